@@ -72,6 +72,20 @@ plasmon_status_t pl_fd_reopen_writable(int fd, int *out_fd)
     return reopen(fd, O_RDWR, out_fd);
 }
 
+void pl_fd_raise(int fd)
+{
+    uint64_t one = 1;
+
+    (void)!write(fd, &one, sizeof(one)); /* EAGAIN: it is full, so it is raised */
+}
+
+bool pl_fd_lower(int fd)
+{
+    uint64_t count;
+
+    return read(fd, &count, sizeof(count)) == (ssize_t)sizeof(count);
+}
+
 bool pl_fd_holds(int fd, uint64_t bytes)
 {
     struct stat about;

@@ -15,6 +15,10 @@ plasmon_status_t pl_memfd_create(const char *name, size_t bytes, int *out_fd) PL
 plasmon_status_t pl_fd_reopen_readonly(int fd, int *out_fd) PL_MUST_CHECK;
 /* The other way round, which one user may (fd.c): for who takes over memory of which only readers are left. */
 plasmon_status_t pl_fd_reopen_writable(int fd, int *out_fd) PL_MUST_CHECK;
+/* An eventfd that does not block: raised until somebody lowers it. Any thread, in signal handlers too. */
+void pl_fd_raise(int fd);
+/* Was it raised? It is not any more. */
+bool pl_fd_lower(int fd);
 /* Does the file hold so many bytes? Who maps one that is shorter than its giver says dies of SIGBUS. */
 bool pl_fd_holds(int fd, uint64_t bytes);
 plasmon_status_t pl_fd_map(int fd, size_t bytes, int writable,

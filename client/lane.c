@@ -10,7 +10,6 @@
 
 #include <linux/futex.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -206,7 +205,6 @@ static void slot_ask(const struct job *job, uint32_t slot, uint64_t piece)
 {
     struct store_lane_slot *mailbox      = &job->lane->shared->slot[slot];
     const struct lane_transfer *transfer = &job->transfer[job->many != NULL ? piece : 0];
-    uint64_t one                         = 1;
 
     mailbox->kind        = (uint32_t)job->kind;
     mailbox->buffer_slot = transfer->buffer_slot;
@@ -215,7 +213,7 @@ static void slot_ask(const struct job *job, uint32_t slot, uint64_t piece)
     mailbox->bytes  = piece_bytes_of(job, piece);
     __atomic_store_n(&mailbox->asked, store_lane_done(job->lane->shared, slot) + 1,
                      __ATOMIC_RELEASE);
-    (void)!write(job->lane->doorbell, &one, sizeof(one)); /* full: it rings */
+    pl_fd_raise(job->lane->doorbell);
 }
 
 static void word_sleep(uint64_t *word, uint64_t seen, uint64_t ns)

@@ -384,12 +384,11 @@ static void accept_next(struct head_metrics *metrics)
 static bool take_answer(struct head_metrics *metrics)
 {
     struct pl_list *pos, *tmp;
-    uint64_t count;
     uint8_t *reply;
     size_t length;
     bool answered, stopping;
 
-    (void)!read(metrics->wake_fd, &count, sizeof(count)); /* it may have been nobody */
+    (void)pl_fd_lower(metrics->wake_fd); /* it may have been nobody */
     pl_mutex_lock(&metrics->lock);
     answered          = metrics->answered;
     reply             = metrics->reply;
@@ -502,13 +501,6 @@ static void *listener(void *user)
     return NULL;
 }
 
-static void wake(struct head_metrics *metrics)
-{
-    uint64_t one = 1;
-
-    (void)!write(metrics->wake_fd, &one, sizeof(one)); /* full: it is awake */
-}
-
 void head_metrics_answer(struct head_metrics *metrics, uint8_t *reply, size_t length)
 {
     pl_mutex_lock(&metrics->lock);
@@ -517,7 +509,7 @@ void head_metrics_answer(struct head_metrics *metrics, uint8_t *reply, size_t le
     metrics->reply_length = length;
     metrics->answered     = true;
     pl_mutex_unlock(&metrics->lock);
-    wake(metrics);
+    pl_fd_raise(metrics->wake_fd);
 }
 
 /* -------------------------------------------------------------------------------------------------- life */
@@ -679,7 +671,7 @@ void head_metrics_destroy(struct head_metrics *metrics)
     pl_mutex_lock(&metrics->lock);
     metrics->stopping = true;
     pl_mutex_unlock(&metrics->lock);
-    wake(metrics);
+    pl_fd_raise(metrics->wake_fd);
     (void)pthread_join(metrics->thread, NULL);
 
     pl_list_for_each_safe(pos, tmp, &metrics->peers) {

@@ -5,23 +5,12 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fd.h"
-#include "base/log.h"
 #include "transfer/bulk_int.h"
 
 /* ------------------------------------------------------------------------------------------------ life */
-
-static void raise_fd(int fd)
-{
-    uint64_t one = 1;
-
-    if (fd >= 0 && write(fd, &one, sizeof(one)) < 0) { /* full: it is raised */
-        pl_debug("bulk", "eventfd: %s", strerror(errno));
-    }
-}
 
 static plasmon_status_t open_all(struct transfer_bulk *bulk,
                                  struct transfer_bulk_endpoint *out_endpoint,
@@ -98,7 +87,7 @@ plasmon_status_t transfer_bulk_create(const struct transfer_bulk_config *config,
 
 err_join:
     atomic_store(&bulk->stop, true);
-    raise_fd(bulk->stop_fd);
+    pl_fd_raise(bulk->stop_fd);
     (void)pthread_join(bulk->acceptor, NULL);
 err_finish_cond:
     pl_cond_finish(&bulk->changed);
@@ -126,7 +115,7 @@ void transfer_bulk_destroy(struct transfer_bulk *bulk)
     atomic_store(&bulk->stop, true);
     pl_cond_broadcast(&bulk->changed);
     pl_mutex_unlock(&bulk->lock);
-    raise_fd(bulk->stop_fd);
+    pl_fd_raise(bulk->stop_fd);
     (void)pthread_join(bulk->filler, NULL);
     (void)pthread_join(bulk->acceptor, NULL);
     while (pl_map_next(&bulk->outs, &i, &key, &out)) {
@@ -209,7 +198,7 @@ plasmon_status_t transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,
     out->endpoint = *endpoint;
     out->endpoint_version++;
     pl_mutex_unlock(&out->lock);
-    raise_fd(out->wake_fd);
+    pl_fd_raise(out->wake_fd);
     place_set(bulk, peer, endpoint);
     return PLASMON_OK;
 }
@@ -225,7 +214,7 @@ plasmon_status_t transfer_bulk_gone(struct transfer_bulk *bulk, uint32_t peer)
     pl_mutex_lock(&out->lock);
     out->gone = true;
     pl_mutex_unlock(&out->lock);
-    raise_fd(out->wake_fd);
+    pl_fd_raise(out->wake_fd);
     pl_mutex_lock(&bulk->lock);
     PL_CHECK(pl_map_set(&bulk->gone, peer + 1ull, bulk) == PLASMON_OK);
     place_forget_locked(bulk, peer);
@@ -347,7 +336,7 @@ plasmon_status_t transfer_bulk_send(struct transfer_bulk *bulk,
     pl_mutex_lock(&out->lock);
     out->stats.transfers++;
     pl_mutex_unlock(&out->lock);
-    raise_fd(out->wake_fd);
+    pl_fd_raise(out->wake_fd);
     return status;
 }
 

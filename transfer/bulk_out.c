@@ -18,7 +18,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -380,7 +379,6 @@ static void rest(struct sender *sender, bool device_busy, uint32_t *io_looks)
     struct pollfd fds[3] = {{.fd = out->wake_fd, .events = POLLIN},
                             {.fd = out->bulk->stop_fd, .events = POLLIN},
                             {.fd = sender->link.fd, .events = POLLIN}};
-    uint64_t count;
 
     if (device_busy && *io_looks < 20000) {
         bulk_pause(io_looks);
@@ -391,8 +389,8 @@ static void rest(struct sender *sender, bool device_busy, uint32_t *io_looks)
     } else {
         (void)poll(fds, 3, device_busy ? 1 : sender->sent > 0 ? LOOK_MS : IDLE_MS);
     }
-    if (fds[0].revents != 0 && read(out->wake_fd, &count, sizeof(count)) < 0) {
-        pl_debug("bulk", "eventfd: %s", strerror(errno)); /* EAGAIN: drained already */
+    if (fds[0].revents != 0) {
+        (void)pl_fd_lower(out->wake_fd);
     }
 }
 

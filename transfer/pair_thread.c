@@ -4,24 +4,18 @@
  * A sender waits for its receiver as long as that takes: the other side's launch may be behind much work. A receiver knows that its
  * sender is there, so if the communicator does not come up in time it never will.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/log.h"
+#include "base/fd.h"
 #include "transfer/pair_int.h"
 
 void pair_notify(const struct transfer_pairs *pairs)
 {
-    uint64_t one = 1;
-
-    if (write(pairs->config.notify_fd, &one, sizeof(one)) < 0) {
-        pl_debug("pair", "eventfd: %s", strerror(errno)); /* full: it is raised */
-    }
+    pl_fd_raise(pairs->config.notify_fd);
 }
 
 void pair_tell_locked(struct pair *pair, struct transfer_pair_news *news)

@@ -1,7 +1,5 @@
 #include "worker/bulk_clients.h"
 
-#include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -183,7 +181,6 @@ static void slot_ask(const struct worker_bulk_clients *clients, const struct acc
 {
     uint32_t number                 = access->lane_first + slot;
     struct store_lane_slot *mailbox = &access->lane->slot[number];
-    uint64_t one                    = 1;
 
     mailbox->kind        = access->kind == BULK_PUT ? STORE_LANE_PUT : STORE_LANE_GET;
     mailbox->buffer_slot = access->slot;
@@ -193,9 +190,7 @@ static void slot_ask(const struct worker_bulk_clients *clients, const struct acc
     /* Release: the request and the bytes are there before it. */
     __atomic_store_n(&mailbox->asked, store_lane_done(access->lane, number) + 1,
                      __ATOMIC_RELEASE);
-    if (write(clients->doorbell, &one, sizeof(one)) < 0) {
-        pl_debug("bulk", "doorbell: %s", strerror(errno)); /* full: it rings */
-    }
+    pl_fd_raise(clients->doorbell);
 }
 
 /* ------------------------------------------------------------------------------------------------ requests */

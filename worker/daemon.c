@@ -53,26 +53,6 @@ static void health_check(struct worker_daemon *daemon)
     worker_daemon_end(daemon, WORKER_EXIT_DEVICE_LOST, err.status, pl_str_text(&text));
 }
 
-/* ------------------------------------------------------------------------------------------------ eventfds */
-
-static void counter_drain(int fd)
-{
-    uint64_t count;
-
-    if (read(fd, &count, sizeof(count)) < 0 && errno != EAGAIN) {
-        pl_warn("worker", "eventfd: %s", strerror(errno));
-    }
-}
-
-static void counter_raise(int fd)
-{
-    uint64_t one = 1;
-
-    if (write(fd, &one, sizeof(one)) < 0 && errno != EAGAIN) { /* full: it is raised */
-        pl_warn("worker", "eventfd: %s", strerror(errno));
-    }
-}
-
 /* ------------------------------------------------------------------------------------------------ devices of the host */
 
 /* Which device of the cluster is which of this host: each worker says so in its table once its head told it. */
@@ -136,7 +116,7 @@ static void limits_look(struct worker_daemon *daemon)
 
     daemon->limit_due_ns = due_ns;
     if (due_ns < daemon->sleeps_until_ns) {
-        counter_raise(daemon->executor.notify_fd);
+        pl_fd_raise(daemon->executor.notify_fd);
     }
 }
 
@@ -152,13 +132,10 @@ static void host_buffers_take_over(struct worker_daemon *daemon)
 static void host_buffers_look(struct worker_daemon *daemon)
 {
     struct worker_host_buffers *buffers = &daemon->executor.host_buffers;
-    plasmon_status_t status             = PLASMON_OK;
 
     if (worker_host_buffers_waiting(buffers) && worker_core_idle(daemon->core) &&
-        !worker_lanes_busy(&daemon->executor.lanes)) {
-        status = worker_host_buffers_idle(buffers);
-    }
-    if (status != PLASMON_OK) {
+        !worker_lanes_busy(&daemon->executor.lanes) &&
+        worker_host_buffers_idle(buffers) != PLASMON_OK) {
         _exit(0); /* the store is gone */
     }
 }
@@ -270,7 +247,7 @@ static void watch_on_locked(struct worker_daemon *daemon)
 {
     if (daemon->executor.unwatched && !worker_core_idle(daemon->core)) {
         daemon->executor.unwatched = false;
-        counter_raise(daemon->executor.notify_fd);
+        pl_fd_raise(daemon->executor.notify_fd);
     }
 }
 
@@ -327,7 +304,7 @@ static void on_tick(void *user)
         worker_core_look_for_gone(daemon->core);
     }
     if (worker_core_wants_poll(daemon->core)) {
-        counter_raise(
+        pl_fd_raise(
             daemon->executor.notify_fd); /* from now on it looks every millisecond */
     }
 }
@@ -688,7 +665,7 @@ static void wake_up_locked(struct worker_daemon *daemon, const struct worker_wat
         if (watch->fds[i].fd == daemon->shared.control_fd) {
             control_take(daemon);
         } else {
-            counter_drain(watch->fds[i].fd);
+            (void)pl_fd_lower(watch->fds[i].fd);
         }
         lanes |= watch->fds[i].fd != daemon->executor.notify_fd &&
                  watch->fds[i].fd != daemon->executor.bell_fd;

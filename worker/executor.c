@@ -1,6 +1,5 @@
 #include "worker/executor_int.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -125,14 +124,10 @@ static plasmon_status_t op_begin(void *user, uint32_t stream, uint64_t seq)
 static void op_stir(void *user)
 {
     struct worker_executor *executor = user;
-    uint64_t one                     = 1;
 
-    if (!executor->unwatched) {
-        return;
-    }
-    executor->unwatched = false;
-    if (write(executor->bell_fd, &one, sizeof(one)) < 0 && errno != EAGAIN) {
-        pl_warn("worker", "eventfd: %s", strerror(errno));
+    if (executor->unwatched) {
+        executor->unwatched = false;
+        pl_fd_raise(executor->bell_fd);
     }
 }
 

@@ -1,9 +1,9 @@
 #include "worker/functions.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/fd.h"
 #include "base/log.h"
 
 enum function_state {
@@ -208,16 +208,13 @@ static void *thread_main(void *user)
 {
     struct worker_functions *functions = user;
     struct worker_function *function;
-    const uint64_t one = 1;
 
     while ((function = job_take(functions)) != NULL) {
         job_do(functions, function);
         pl_mutex_lock(&functions->lock);
         pl_list_add_tail(&functions->over, &function->link);
         pl_mutex_unlock(&functions->lock);
-        if (write(functions->wake_fd, &one, sizeof(one)) < 0) {
-            pl_debug("worker", "eventfd is full"); /* it is raised */
-        }
+        pl_fd_raise(functions->wake_fd);
     }
     return NULL;
 }

@@ -1,7 +1,6 @@
 #include "worker/host_buffers.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/fault.h"
@@ -42,7 +41,6 @@ static void *thread_main(void *user)
 {
     struct worker_host_buffers *buffers = user;
     struct worker_host_buffer *buffer;
-    const uint64_t one = 1;
 
     while ((buffer = job_take(buffers)) != NULL) {
         buffer->status =
@@ -54,9 +52,7 @@ static void *thread_main(void *user)
         atomic_fetch_add(&buffers->over_count, 1);
         pl_cond_broadcast(&buffers->changed);
         pl_mutex_unlock(&buffers->lock);
-        if (write(buffers->wake_fd, &one, sizeof(one)) < 0) {
-            pl_debug("worker", "eventfd is full"); /* it is raised */
-        }
+        pl_fd_raise(buffers->wake_fd);
     }
     return NULL;
 }

@@ -6,9 +6,9 @@
 
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/linger.h"
 
 #define MANY_NS       INT64_C(20000)  /* before the first look, with many in flight */
@@ -104,13 +104,11 @@ static bool bell_rang(struct worker_watch *watch)
 {
     struct pollfd *bell = &watch->fds[WORKER_WATCH_BELL];
     bool alone          = (bell->revents & POLLIN) != 0;
-    uint64_t rings;
 
     for (uint32_t i = 0; i < WORKER_WATCH_FDS; i++) {
         alone &= i == WORKER_WATCH_BELL || watch->fds[i].revents == 0;
     }
-    if ((bell->revents & POLLIN) != 0 &&
-        read(bell->fd, &rings, sizeof(rings)) != (ssize_t)sizeof(rings)) {
+    if ((bell->revents & POLLIN) != 0 && !pl_fd_lower(bell->fd)) {
         alone = false; /* whoever reads it besides us has to look as well */
     }
     bell->revents = 0;
