@@ -31,7 +31,7 @@ static void tell(struct head_device *to, const struct head_device *device)
 static bool concerns(const struct head_device *to, const struct head_device *device)
 {
     return to != device && to->bulk_address[0] != '\0' && device->bulk_address[0] != '\0' &&
-           strcmp(to->host, device->host) != 0;
+           head_device_apart(to, device);
 }
 
 void head_bulk_tell(struct head_core *core, const struct head_device *device)

@@ -466,8 +466,8 @@ static const struct collective_part *broadcast_source(const struct collective *c
     if (chain) {
         return &before->made;
     }
-    return strcmp(before->device->host, out->device->host) == 0 &&
-                   strcmp(home->host, out->device->host) != 0
+    return !head_device_apart(before->device, out->device) &&
+                   head_device_apart(home, out->device)
                ? &before->made
                : &c->ins[0];
 }

@@ -4,6 +4,8 @@
 #ifndef HEAD_DEVICE_H
 #define HEAD_DEVICE_H
 
+#include <string.h>
+
 #include "head/bytes.h"
 
 struct head_core;
@@ -113,6 +115,12 @@ struct head_device {
 
 /* ---- device.c */
 struct head_device *head_device_at(struct head_core *core, uint32_t index);
+/* On different hosts. */
+static inline bool head_device_apart(const struct head_device *a,
+                                     const struct head_device *b)
+{
+    return strcmp(a->host, b->host) != 0;
+}
 uint64_t
 head_device_slot_take(struct head_core *core,
                       struct head_device *device); /* a buffer id; 0: the table is full */

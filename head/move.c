@@ -21,8 +21,6 @@
  */
 #include "head/core_int.h"
 
-#include <string.h>
-
 /*
  * Of a large piece at most so many parts, and none below an eighth of config.chain_bytes (32 MiB). With n parts the last of k receivers has
  * its bytes after (n + k - 1) / n of one copy, and a part costs a copy about 2 us: 1 GiB for three devices is soonest there in some 50
@@ -50,7 +48,7 @@ static bool home_possible(const struct head_device *home, const struct head_devi
     for (uint32_t i = 0; i < core->devices.count; i++) {
         const struct head_device *device = head_device_at(core, i);
 
-        if (!device->gone && device->joined && strcmp(device->host, home->host) == 0 &&
+        if (!device->gone && device->joined && !head_device_apart(device, home) &&
             head_move_possible(device, to)) {
             return true;
         }
@@ -60,10 +58,10 @@ static bool home_possible(const struct head_device *home, const struct head_devi
 
 bool head_move_possible(const struct head_device *from, const struct head_device *to)
 {
-    if (head_device_is_home(from) && strcmp(from->host, to->host) != 0) {
+    if (head_device_is_home(from) && head_device_apart(from, to)) {
         return home_possible(from, to);
     }
-    return from == to || strcmp(from->host, to->host) == 0 ||
+    return from == to || !head_device_apart(from, to) ||
            (from->bulk_address[0] != '\0' && to->bulk_address[0] != '\0');
 }
 
@@ -72,7 +70,7 @@ static bool in_halves(const struct head_core *core, const struct head_device *fr
                       const struct head_device *to)
 {
     if (core->config.transfer == HEAD_TRANSFER_HOST ||
-        core->config.transfer == HEAD_TRANSFER_NCCL || strcmp(from->host, to->host) != 0) {
+        core->config.transfer == HEAD_TRANSFER_NCCL || head_device_apart(from, to)) {
         return true;
     }
     return !(from->kind == to->kind && from->peer_capable && to->peer_capable);
@@ -228,16 +226,11 @@ static bool box_pending(const struct head_buffer *buffer, const struct pl_box *b
     return false;
 }
 
-static bool apart(const struct head_device *from, const struct head_device *to)
-{
-    return strcmp(from->host, to->host) != 0;
-}
-
 /* Pieces of so many bytes are cut. */
 static uint64_t large_bytes(const struct head_core *core, const struct head_device *from,
                             const struct head_device *to)
 {
-    return core->config.chain_bytes / (apart(from, to) ? HOSTS_FRACTION : 1);
+    return core->config.chain_bytes / (head_device_apart(from, to) ? HOSTS_FRACTION : 1);
 }
 
 /* It comes from another host part by part. */
@@ -325,7 +318,8 @@ static uint64_t bytes_before(struct head_core *core, const struct head_buffer *f
     if (bytes >= large_bytes(core, from->device, to)) {
         return leaving(from, box);
     }
-    if (!apart(from->device, to) || bytes < core->config.chain_bytes / TREE_FRACTION) {
+    if (!head_device_apart(from->device, to) ||
+        bytes < core->config.chain_bytes / TREE_FRACTION) {
         return 0;
     }
     return leaving(from, box) + hops(core, from, box) * bytes;
@@ -341,8 +335,8 @@ static bool better_source(struct head_core *core, const struct head_instance *a,
 {
     const struct head_buffer *from_a = a->buffer, *from_b = b->buffer;
     bool whole_a = pl_box_contains(&a->box, box), whole_b = pl_box_contains(&b->box, box);
-    bool near_a = strcmp(from_a->device->host, to->host) == 0;
-    bool near_b = strcmp(from_b->device->host, to->host) == 0;
+    bool near_a = !head_device_apart(from_a->device, to);
+    bool near_b = !head_device_apart(from_b->device, to);
     uint64_t before_a, before_b;
     bool pending_a, pending_b;
 
@@ -550,7 +544,7 @@ static bool chain_possible(struct head_core *core, const struct head_device *to)
         const struct head_device *device = head_device_at(core, i);
 
         peers += !device->gone && device->peer_capable && device->kind == to->kind &&
-                 !apart(device, to);
+                 !head_device_apart(device, to);
     }
     return peers >= 3;
 }
@@ -562,8 +556,8 @@ static bool hosts_chain_possible(struct head_core *core, const struct head_devic
     for (uint32_t i = 0; i < core->devices.count; i++) {
         const struct head_device *device = head_device_at(core, i);
 
-        if (device != to && !device->gone && device->joined && apart(device, from) &&
-            head_move_possible(to, device)) {
+        if (device != to && !device->gone && device->joined &&
+            head_device_apart(device, from) && head_move_possible(to, device)) {
             return true;
         }
     }
@@ -668,7 +662,8 @@ static void start_pairs(struct head_core *core, struct head_buffer *src,
     struct pl_vec parts           = PL_VEC_INIT(struct head_piece);
     uint64_t large                = large_bytes(core, src->device, dst->device);
 
-    if (apart(src->device, dst->device) && box_bytes(&dst->frame, dst->dtype) >= large &&
+    if (head_device_apart(src->device, dst->device) &&
+        box_bytes(&dst->frame, dst->dtype) >= large &&
         hosts_chain_possible(core, src->device, dst->device)) {
         cut(&whole, large, &parts);
     }

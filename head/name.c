@@ -41,11 +41,10 @@ static uint64_t name_hash(const char *key, size_t length)
     return hash != 0 ? hash : 1;
 }
 
-static struct head_name *name_find(const struct head_core *core, const char *key,
-                                   size_t length)
+/* The first of a chain that has the key; NULL: none. */
+static struct head_name *name_in_chain(struct head_name *name, const char *key,
+                                       size_t length)
 {
-    struct head_name *name = pl_map_get(&core->names_by_hash, name_hash(key, length));
-
     while (name != NULL &&
            (name->key_length != length || memcmp(name->key, key, length) != 0)) {
         name = name->same;
@@ -53,17 +52,22 @@ static struct head_name *name_find(const struct head_core *core, const char *key
     return name;
 }
 
+static struct head_name *name_find(const struct head_core *core, const char *key,
+                                   size_t length)
+{
+    return name_in_chain(pl_map_get(&core->names_by_hash, name_hash(key, length)), key,
+                         length);
+}
+
 bool head_name_add(struct head_core *core, struct head_name *name)
 {
-    bool first = name_find(core, name->key, name->key_length) == NULL;
-
     name->hash   = name_hash(name->key, name->key_length);
     name->same   = pl_map_get(&core->names_by_hash, name->hash);
     name->number = ++core->name_last;
     PL_CHECK(pl_map_set(&core->names_by_hash, name->hash, name) == PLASMON_OK);
     PL_CHECK(pl_map_set(&core->names_by_number, name->number, name) == PLASMON_OK);
     pl_list_add_tail(&core->names, &name->link);
-    return first;
+    return name_in_chain(name->same, name->key, name->key_length) == NULL;
 }
 
 /* Out of the chain that it is in. */

@@ -364,7 +364,7 @@ bool head_pair_possible(const struct head_device *from, const struct head_device
 {
     return from->kind == to->kind && from->comm_version != 0 &&
            from->comm_version == to->comm_version &&
-           ((from->comm_plain && to->comm_plain) || strcmp(from->host, to->host) == 0);
+           ((from->comm_plain && to->comm_plain) || !head_device_apart(from, to));
 }
 
 bool head_pair_serves(struct head_core *core, const struct head_device *from,

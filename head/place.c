@@ -63,16 +63,11 @@ struct missing {
     uint64_t far_ns;
 };
 
-static bool is_near(const struct head_device *from, const struct head_device *to)
-{
-    return strcmp(from->host, to->host) == 0;
-}
-
 static void missing_add(const struct head_core *core, struct missing *missing,
                         const struct head_device *from, const struct head_device *to,
                         uint64_t bytes)
 {
-    if (is_near(from, to)) {
+    if (!head_device_apart(from, to)) {
         missing->near_bytes += bytes;
     } else {
         missing->far_ns += head_rates_ns(core, from, to, bytes);
@@ -98,7 +93,7 @@ static const struct head_device *source_of(const struct head_core *core,
         if (from == to && pl_box_intersects(&instance->box, part)) {
             return NULL;
         }
-        ns = is_near(from, to) ? 0 : head_rates_ns(core, from, to, bytes);
+        ns = head_device_apart(from, to) ? head_rates_ns(core, from, to, bytes) : 0;
         if (ns < best_ns) {
             best    = from;
             best_ns = ns;

@@ -4,8 +4,6 @@
  */
 #include "head/wait.h"
 
-#include <string.h>
-
 plasmon_status_t head_put_array(struct head_core *core, struct head_client *client,
                                 uint64_t ref, const struct pl_shape *shape, uint32_t place,
                                 const char *host, bool donatable,
@@ -79,7 +77,7 @@ struct head_device *head_put_second_home(struct head_core *core,
         struct head_device *device = head_device_at(core, i);
         uint64_t room =
             device->bytes_total - pl_min_u64(device->bytes_total, device->bytes_planned);
-        bool away = strcmp(device->host, first->device->host) != 0;
+        bool away = head_device_apart(device, first->device);
 
         if (device == first->device || device->gone || !device->joined ||
             device->draining || room < first->bytes ||

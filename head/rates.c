@@ -12,11 +12,8 @@
 #include "head/rates.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "head/core_int.h"
-
-enum { ROUTE_PEER = 1, ROUTE_HOST = 2, ROUTE_NCCL = 3 };
 
 #define EXPLORE_TRANSFERS 64u
 #define LARGE_BYTES \
@@ -102,11 +99,6 @@ static uint64_t per_second(uint64_t bytes, uint64_t ns)
                                            : bytes * 1000000000 / ns;
 }
 
-static bool apart(const struct head_device *from, const struct head_device *to)
-{
-    return strcmp(from->host, to->host) != 0;
-}
-
 void head_rates_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
 {
     const struct head_device *from = head_device_at(core, pair->from);
@@ -127,7 +119,7 @@ void head_rates_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
         }
         return;
     }
-    if (pair->route == ROUTE_HOST && apart(from, to)) {
+    if (pair->route == HEAD_ROUTE_HOST && head_device_apart(from, to)) {
         return; /* its chunks may have been in the ring before its half began */
     }
     if (bytes < rate->bytes || transfers < rate->transfers ||
@@ -179,7 +171,7 @@ static uint64_t guess_ns(const struct head_core *core, const struct head_device 
                     : core->config.transfer == HEAD_TRANSFER_HOST ? HOST_ROUTE_GUESS
                                                                   : PEER_GUESS;
 
-    if (apart(from, to)) {
+    if (head_device_apart(from, to)) {
         return takes_ns(NETWORK_LATENCY, bytes, pl_min_u64(rate, NETWORK_GUESS));
     }
     return takes_ns(LATENCY_GUESS, bytes, rate);
@@ -189,10 +181,11 @@ uint64_t head_rates_ns(const struct head_core *core, const struct head_device *f
                        const struct head_device *to, uint64_t bytes)
 {
     const struct head_way *way = head_rates_way(core, from->index, to->index);
-    uint64_t latency_ns        = apart(from, to) ? NETWORK_LATENCY : LATENCY_GUESS;
-    uint64_t best_ns           = UINT64_MAX;
+    uint64_t latency_ns = head_device_apart(from, to) ? NETWORK_LATENCY : LATENCY_GUESS;
+    uint64_t best_ns    = UINT64_MAX;
 
-    for (uint32_t route = ROUTE_PEER; way != NULL && route <= ROUTE_NCCL; route++) {
+    for (uint32_t route = HEAD_ROUTE_PEER; way != NULL && route <= HEAD_ROUTE_NCCL;
+         route++) {
         if (measured(&way->rates[route])) {
             best_ns = pl_min_u64(best_ns, rate_ns(&way->rates[route], latency_ns, bytes));
         }
@@ -208,17 +201,18 @@ bool head_rates_nccl(struct head_core *core, const struct head_device *from,
     struct head_way *way = pl_map_get(&core->ways, key_of(from->index, to->index));
     uint64_t host_ns, nccl_ns;
 
-    if (way == NULL || !apart(from, to) || !measured(&way->rates[ROUTE_HOST]) ||
-        !measured(&way->rates[ROUTE_NCCL])) {
+    if (way == NULL || !head_device_apart(from, to) ||
+        !measured(&way->rates[HEAD_ROUTE_HOST]) ||
+        !measured(&way->rates[HEAD_ROUTE_NCCL])) {
         return true; /* as long as nobody knows better */
     }
-    host_ns = rate_ns(&way->rates[ROUTE_HOST], NETWORK_LATENCY, bytes);
-    nccl_ns = rate_ns(&way->rates[ROUTE_NCCL], NETWORK_LATENCY, bytes);
+    host_ns = rate_ns(&way->rates[HEAD_ROUTE_HOST], NETWORK_LATENCY, bytes);
+    nccl_ns = rate_ns(&way->rates[HEAD_ROUTE_NCCL], NETWORK_LATENCY, bytes);
     if (way->chosen == 0) {
-        way->chosen = nccl_ns <= host_ns ? ROUTE_NCCL : ROUTE_HOST;
-    } else if ((way->chosen == ROUTE_NCCL ? host_ns : nccl_ns) <
-               (way->chosen == ROUTE_NCCL ? nccl_ns : host_ns) / 10 * 9) {
-        way->chosen      = way->chosen == ROUTE_NCCL ? ROUTE_HOST : ROUTE_NCCL;
+        way->chosen = nccl_ns <= host_ns ? HEAD_ROUTE_NCCL : HEAD_ROUTE_HOST;
+    } else if ((way->chosen == HEAD_ROUTE_NCCL ? host_ns : nccl_ns) <
+               (way->chosen == HEAD_ROUTE_NCCL ? nccl_ns : host_ns) / 10 * 9) {
+        way->chosen = way->chosen == HEAD_ROUTE_NCCL ? HEAD_ROUTE_HOST : HEAD_ROUTE_NCCL;
         way->other_after = 0;
         way->other_bytes = 0;
     }
@@ -227,11 +221,11 @@ bool head_rates_nccl(struct head_core *core, const struct head_device *from,
         way->other_after = 0;
         way->other_bytes = 0;
         way->explored++;
-        return way->chosen != ROUTE_NCCL;
+        return way->chosen != HEAD_ROUTE_NCCL;
     }
     way->other_after += way->other_after < UINT32_MAX;
     way->other_bytes += bytes;
-    return way->chosen == ROUTE_NCCL;
+    return way->chosen == HEAD_ROUTE_NCCL;
 }
 
 /* ---------------------------------------------------------------------------------------- checkpoints */
@@ -293,7 +287,7 @@ void head_rates_load(struct head_core *core, struct head_reader *in)
             return;
         }
         way              = way_of(core, from, to);
-        way->chosen      = (uint32_t)head_load_below(in, ROUTE_NCCL);
+        way->chosen      = (uint32_t)head_load_below(in, HEAD_ROUTE_NCCL);
         way->other_after = (uint32_t)head_load_below(in, UINT32_MAX);
         way->other_bytes = head_load_number(in);
         way->explored    = head_load_number(in);
@@ -325,11 +319,10 @@ static plasmon_status_t way_status(struct head_core *core, struct wire_arena *ar
     out->to    = way->to;
     out->route = head_route_plan(core, head_device_at(core, way->from),
                                  head_device_at(core, way->to), why);
-    out->why   = wire_arena_alloc(arena, strlen(why) + 1);
+    out->why   = wire_arena_text(arena, why);
     if (out->why == NULL) {
         return PLASMON_ENOMEM;
     }
-    (void)strcpy(out->why, why);
     out->explored = way->explored;
     out->rates    = wire_arena_alloc(arena, HEAD_RATE_ROUTES * sizeof(*out->rates));
     for (uint32_t route = 0; out->rates != NULL && route < HEAD_RATE_ROUTES; route++) {

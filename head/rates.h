@@ -19,8 +19,9 @@
 #include "head/checkpoint.h"
 #include "head/device.h"
 
-#define HEAD_RATE_SAMPLES 3u   /* before a figure is used */
-enum { HEAD_RATE_ROUTES = 4 }; /* local, peer, host, nccl: as RouteStats.route */
+#define HEAD_RATE_SAMPLES 3u /* before a figure is used */
+/* As RouteStats.route. */
+enum { HEAD_ROUTE_PEER = 1, HEAD_ROUTE_HOST = 2, HEAD_ROUTE_NCCL = 3, HEAD_RATE_ROUTES };
 
 struct head_rate {
     uint64_t bytes_per_s;

@@ -1,10 +1,7 @@
 /* For people: by which route a large transfer between two devices goes now, and why; what follows is decided in move.c, pair.c and rates.c. */
 #include <stdio.h>
-#include <string.h>
 
 #include "head/core_int.h"
-
-enum { ROUTE_PEER = 1, ROUTE_HOST = 2, ROUTE_NCCL = 3 }; /* as in RouteStats */
 
 /* "2.28.9" of NCCL's 22809; what stands in for it on CPU devices has small numbers. */
 static const char *version_text(uint32_t version, char text[16])
@@ -80,7 +77,7 @@ static uint32_t within_host(const struct head_device *from, const struct head_de
                        "one host, but the memory of device %u cannot be mapped by others",
                        lacks->index);
     }
-    return peer ? ROUTE_PEER : ROUTE_HOST;
+    return peer ? HEAD_ROUTE_PEER : HEAD_ROUTE_HOST;
 }
 
 /* Both ways are there. */
@@ -89,7 +86,7 @@ static uint32_t between_gpus(struct head_core *core, const struct head_device *f
 {
     static const struct head_way none;
     const struct head_way *way = head_rates_way(core, from->index, to->index);
-    uint32_t route             = head_pair_serves(core, from, to) ? ROUTE_NCCL : ROUTE_HOST;
+    uint32_t route = head_pair_serves(core, from, to) ? HEAD_ROUTE_NCCL : HEAD_ROUTE_HOST;
     char nccl[48], tcp[48];
 
     way = way != NULL ? way : &none;
@@ -98,17 +95,18 @@ static uint32_t between_gpus(struct head_core *core, const struct head_device *f
                        "two hosts: NCCL once enough went another way to pay for a pair "
                        "(64 MiB, twice as much after each failure), until both are "
                        "measured (NCCL: %s, TCP: %s)",
-                       rate_text(&way->rates[ROUTE_NCCL], nccl),
-                       rate_text(&way->rates[ROUTE_HOST], tcp));
+                       rate_text(&way->rates[HEAD_ROUTE_NCCL], nccl),
+                       rate_text(&way->rates[HEAD_ROUTE_HOST], tcp));
         return route;
     }
-    (void)snprintf(
-        why, HEAD_WHY_BYTES, "two hosts, %s is faster: NCCL %s, TCP %s%s",
-        way->chosen == ROUTE_NCCL ? "NCCL" : "TCP",
-        rate_text(&way->rates[ROUTE_NCCL], nccl), rate_text(&way->rates[ROUTE_HOST], tcp),
-        way->chosen == ROUTE_NCCL && route == ROUTE_HOST ? "; but there is no pair just now"
-                                                         : "");
-    return way->chosen == ROUTE_NCCL ? route : ROUTE_HOST;
+    (void)snprintf(why, HEAD_WHY_BYTES, "two hosts, %s is faster: NCCL %s, TCP %s%s",
+                   way->chosen == HEAD_ROUTE_NCCL ? "NCCL" : "TCP",
+                   rate_text(&way->rates[HEAD_ROUTE_NCCL], nccl),
+                   rate_text(&way->rates[HEAD_ROUTE_HOST], tcp),
+                   way->chosen == HEAD_ROUTE_NCCL && route == HEAD_ROUTE_HOST
+                       ? "; but there is no pair just now"
+                       : "");
+    return way->chosen == HEAD_ROUTE_NCCL ? route : HEAD_ROUTE_HOST;
 }
 
 static uint32_t between_hosts(struct head_core *core, const struct head_device *from,
@@ -128,13 +126,12 @@ static uint32_t between_hosts(struct head_core *core, const struct head_device *
     } else {
         return between_gpus(core, from, to, why);
     }
-    return ROUTE_HOST;
+    return HEAD_ROUTE_HOST;
 }
 
 uint32_t head_route_plan(struct head_core *core, const struct head_device *from,
                          const struct head_device *to, char why[HEAD_WHY_BYTES])
 {
-    bool same_host = strcmp(from->host, to->host) == 0;
     char text[HEAD_WHY_BYTES];
     const char *missing;
 
@@ -143,18 +140,19 @@ uint32_t head_route_plan(struct head_core *core, const struct head_device *from,
         (void)snprintf(why, HEAD_WHY_BYTES, "--transfer nccl%s%s",
                        missing != NULL ? ", and nothing can go by it: " : "",
                        missing != NULL ? missing : "");
-        return ROUTE_NCCL;
+        return HEAD_ROUTE_NCCL;
     }
     if (!head_move_possible(from, to)) {
         (void)snprintf(why, HEAD_WHY_BYTES,
                        "nothing can go: the store of device %u takes no part in transfers "
                        "between hosts (--bulk-address)",
                        from->bulk_address[0] == '\0' ? from->index : to->index);
-        return ROUTE_HOST;
+        return HEAD_ROUTE_HOST;
     }
     if (core->config.transfer == HEAD_TRANSFER_HOST) {
         (void)snprintf(why, HEAD_WHY_BYTES, "--transfer host");
-        return ROUTE_HOST;
+        return HEAD_ROUTE_HOST;
     }
-    return same_host ? within_host(from, to, why) : between_hosts(core, from, to, why);
+    return head_device_apart(from, to) ? between_hosts(core, from, to, why)
+                                       : within_host(from, to, why);
 }

@@ -8,24 +8,12 @@
 #include "head/core_int.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum {
     TASKS_MAX         = 64,
     AFTER_MAX         = 4,
     ROUTE_DEVICES_MAX = 16, /* a table of more than that nobody reads */
 };
-
-static char *dup_text(struct wire_arena *arena, const char *text)
-{
-    size_t bytes = strlen(text) + 1;
-    char *copy   = wire_arena_alloc(arena, bytes);
-
-    if (copy != NULL) {
-        memcpy(copy, text, bytes);
-    }
-    return copy;
-}
 
 /* ------------------------------------------------------------------------------------------------ what workers said */
 
@@ -144,7 +132,7 @@ static bool spill_tell(struct wire_arena *arena, const struct head_task *task,
         return true;
     }
     out->hold      = head_spill_hold(task, &first, text);
-    out->hold_text = dup_text(arena, text);
+    out->hold_text = wire_arena_text(arena, text);
     if (first != NULL) { /* `after` has room for AFTER_MAX */
         out->n_after  = 1;
         out->after[0] = wire_point(first->device->index, first->seq);
@@ -164,8 +152,8 @@ static Plasmon__V1__TaskWait *task_tell(struct head_core *core, struct wire_aren
     plasmon__v1__task_wait__init(out);
     out->client   = task->client != NULL ? task->client->id : 0;
     out->task     = task->id;
-    out->what     = dup_text(arena, head_task_kind(task));
-    out->label    = dup_text(arena, task->label != NULL ? task->label : "");
+    out->what     = wire_arena_text(arena, head_task_kind(task));
+    out->label    = wire_arena_text(arena, task->label != NULL ? task->label : "");
     out->function = task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ? task->function : 0;
     out->device   = task->device->index;
     out->seq      = task->seq;
@@ -235,7 +223,7 @@ static plasmon_status_t routes_tell(struct head_core *core, struct wire_arena *a
         plan->from  = from->index;
         plan->to    = to->index;
         plan->route = head_route_plan(core, from, to, why);
-        plan->why   = dup_text(arena, why);
+        plan->why   = wire_arena_text(arena, why);
         if (plan->why == NULL) {
             return PLASMON_ENOMEM;
         }

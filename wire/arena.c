@@ -161,6 +161,17 @@ void *wire_arena_alloc(struct wire_arena *arena, size_t bytes)
     return ptr;
 }
 
+char *wire_arena_text(struct wire_arena *arena, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy   = wire_arena_alloc(arena, bytes);
+
+    if (copy != NULL) {
+        memcpy(copy, text, bytes);
+    }
+    return copy;
+}
+
 size_t wire_arena_text_length(const char *text)
 {
     uint64_t asked;

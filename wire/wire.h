@@ -84,6 +84,8 @@ void wire_arena_finish(struct wire_arena *arena);
 void wire_arena_reset(struct wire_arena *arena);
 void *wire_arena_alloc(struct wire_arena *arena, size_t bytes)
     PL_MUST_CHECK; /* zeroed, 16-aligned; NULL over the cap */
+char *wire_arena_text(struct wire_arena *arena,
+                      const char *text) PL_MUST_CHECK; /* a copy; NULL as above */
 
 /* Bytes of a launch, as protobuf-c would write them, in memory from `create`; NULL when that gives none. */
 uint8_t *wire_launch_pack(const Plasmon__V1__Launch *launch, void *(*create)(size_t bytes),
