@@ -519,10 +519,10 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
 
     without_work = launch->without_work ||
                    (launch->failure != PLASMON_OK && !worker_launch_is_half(launch));
-    if (!without_work && core->config.ops->stir != NULL) {
-        core->config.ops->stir(core->config.user);
-    }
     if (!without_work) {
+        if (core->config.ops->stir != NULL) {
+            core->config.ops->stir(core->config.user);
+        }
         worker_stream_before_work(core, stream, work_of(core, launch));
     }
     clear = worker_stream_order(core, launch, stream);

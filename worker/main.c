@@ -463,7 +463,7 @@ static int probe_here(bool slice, uint32_t first, uint32_t named)
 }
 
 /* In a process of its own, for the driver shows one alone to each. Its lines come before those of the next. */
-static int probe_slice(uint32_t ordinal)
+static void probe_slice(uint32_t ordinal)
 {
     struct pl_err err = {.status = PLASMON_OK};
     int status        = 1;
@@ -484,7 +484,6 @@ static int probe_slice(uint32_t ordinal)
         pl_warn("worker", "GPU %u cannot be looked at: %s", ordinal,
                 child < 0 ? strerror(errno) : "whoever did ended early");
     }
-    return 0;
 }
 
 /* For the store, which has no driver of its own. */
@@ -493,7 +492,7 @@ static int probe(void)
     uint32_t slices = device_slices();
 
     for (uint32_t i = 0; i < slices; i++) {
-        (void)probe_slice(i);
+        probe_slice(i);
     }
     return slices > 0 ? 0 : probe_here(false, 0, device_visible_count());
 }

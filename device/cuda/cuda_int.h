@@ -91,6 +91,8 @@ static inline struct device_cuda_stream *device_cuda_stream_of(struct device_str
 }
 
 /* device.c */
+/* The driver's handle of the device that the rest of Plasmon knows by this ordinal (device_slice_take()). ENOENT: it is another process's. */
+plasmon_status_t device_cuda_handle(uint32_t ordinal, CUdevice *out_device) PL_MUST_CHECK;
 plasmon_status_t device_cuda_enter(struct device_cuda *cuda) PL_MUST_CHECK;
 void device_cuda_lost(
     struct device_cuda *cuda,
@@ -257,8 +259,6 @@ void *device_cuda_blas_on(struct device_stream *stream, struct pl_err *why);
 void *device_cuda_blas_symbol(struct device *device, const char *name);
 
 /* comm.c */
-/* The driver's handle of the device that the rest of Plasmon knows by this ordinal (device_slice_take()). ENOENT: it is another process's. */
-plasmon_status_t device_cuda_handle(uint32_t ordinal, CUdevice *out_device) PL_MUST_CHECK;
 uint32_t device_cuda_comm_version(struct device *device, struct pl_err *why);
 plasmon_status_t device_cuda_comm_id(struct device *device,
                                      const struct device_comm_config *config,
