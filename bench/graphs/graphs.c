@@ -93,7 +93,9 @@ const struct cli_command bench_graphs = {
         "flight, time a run. cold: the same, but each run's\ninputs come from page-locked "
         "host memory, and its "
         "outputs go there; pageable: ordinary memory\non Plasmon's side. "
-        "single: one run from its first call to its results.",
+        "single: one run from its first call to its results. Of several devices: one run "
+        "at a "
+        "time, and as\n.flight many, by hand too.",
     .options      = options,
     .option_count = PL_COUNT(options),
     .run          = run_graphs,

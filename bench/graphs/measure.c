@@ -14,8 +14,9 @@
 #include "bench/graphs/multi.h"
 #include "bench/graphs/steps.h"
 
-#define DROP         3u
-#define MULTI_TARGET 0.95 /* of the speed by hand */
+#define DROP 3u
+#define MULTI_TARGET \
+    0.95 /* of the speed by hand, of runs in flight: alone, one pays the round trip (table.c, TARGETS) */
 
 static const char *const policies[] = {"auto", "locality", "round-robin"};
 
@@ -141,14 +142,14 @@ uint32_t graphs_measure_multi_figures(const struct graphs_measure *measure)
 
     for (uint32_t devices = measure->devices_min; devices <= measure->devices;
          devices *= 2) {
-        figures += 3; /* by hand, plain, replay */
+        figures += 6; /* by hand, plain, replay: one at a time and in flight */
     }
     return figures + (measure->devices > 1 ? 1 + (uint32_t)PL_COUNT(policies) - 1 : 0);
 }
 
 struct placement {
     const struct graphs_multi *config;
-    double by_hand; /* seconds; negative: not measured */
+    const double *by_hand; /* figures; negative: not measured */
 };
 
 static void add_placement(struct graphs_measure *measure, const struct placement *placement,
@@ -156,25 +157,35 @@ static void add_placement(struct graphs_measure *measure, const struct placement
 {
     const struct graphs_multi *config          = placement->config;
     const struct graphs_definition *definition = config->run.graph->definition;
-    double seconds = result[figure], by_hand = placement->by_hand;
-    bool is_auto         = strcmp(config->policy, "auto") == 0;
+    bool is_auto                               = strcmp(config->policy, "auto") == 0;
+    bool flight                                = graphs_multi_is_flight(figure);
+    bool replay    = figure == GRAPHS_MULTI_REPLAY || figure == GRAPHS_MULTI_REPLAY_FLIGHT;
+    double seconds = result[figure];
+    double by_hand =
+        placement->by_hand[flight ? GRAPHS_MULTI_PLAIN_FLIGHT : GRAPHS_MULTI_PLAIN];
     struct bench_row row = {.x          = config->devices,
                             .value      = seconds * 1e3,
                             .unit       = "ms",
                             .limit      = by_hand > 0 ? by_hand * 1e3 : 0,
-                            .limit_name = "by hand; speed of it",
+                            .limit_name = flight ? "by hand, in flight; speed of it"
+                                                 : "by hand; speed of it",
                             .ratio      = by_hand > 0 ? by_hand / seconds : 0};
+    char runs[24]        = "";
 
     if (seconds <= 0) {
         return;
     }
-    (void)snprintf(row.name, sizeof(row.name), "multi.%s.%s%s", definition->option,
+    if (flight) {
+        (void)snprintf(runs, sizeof(runs), " of %u runs",
+                       graphs_multi_in_flight(config, figure));
+    }
+    (void)snprintf(row.name, sizeof(row.name), "multi.%s.%s%s%s", definition->option,
                    figure == GRAPHS_MULTI_PINNED ? "pinned" : config->policy,
-                   figure == GRAPHS_MULTI_REPLAY ? ".replay" : "");
-    (void)snprintf(row.note, sizeof(row.note), "%zu kernels, %.0f samples",
+                   replay ? ".replay" : "", flight ? ".flight" : "");
+    (void)snprintf(row.note, sizeof(row.note), "%zu kernels, %.0f samples%s",
                    config->run.graph->steps.count - config->run.graph->init_steps,
-                   result[GRAPHS_MULTI_FIGURES + figure]);
-    if (is_auto && figure != GRAPHS_MULTI_PINNED && config->run.cuda) {
+                   result[GRAPHS_MULTI_FIGURES + figure], runs);
+    if (is_auto && flight && config->run.cuda) {
         row.target = -MULTI_TARGET; /* the others show what a policy is worth */
     }
     bench_report_add(&measure->table->more, &row);
@@ -206,20 +217,26 @@ static bool measure_policy(struct graphs_measure *measure,
 static bool measure_devices(struct graphs_measure *measure,
                             const struct graphs_graph *graph, uint32_t devices)
 {
-    bool is_most               = devices > 1 && 2 * devices > measure->devices;
+    bool is_most = devices > 1 && 2 * devices > measure->devices;
+    double by_hand[GRAPHS_MULTI_RESULTS];
     struct graphs_multi config = {
         .run = new_run(measure, graph), .devices = devices, .traces = measure->traces};
-    struct placement placement = {.config = &config};
+    struct placement placement = {.config = &config, .by_hand = by_hand};
     const char *title          = graph->definition->title;
-    double by_hand[GRAPHS_MULTI_RESULTS];
-    struct pl_err err = {0};
+    struct pl_err err          = {0};
     bool ok;
 
+    for (size_t i = 0; i < GRAPHS_MULTI_RESULTS; i++) {
+        by_hand[i] = -1;
+    }
     progress(measure, "%s on %u devices: by hand", title, devices);
     ok = bench_run_raw(graphs_multi_bare_run, &config, by_hand, GRAPHS_MULTI_RESULTS,
                        &err) == PLASMON_OK;
-    placement.by_hand = ok ? by_hand[GRAPHS_MULTI_PLAIN] : -1;
+    config.by_hand = ok ? by_hand[GRAPHS_MULTI_PLAIN] : 0;
     if (!ok) {
+        for (size_t i = 0; i < GRAPHS_MULTI_RESULTS; i++) {
+            by_hand[i] = -1;
+        }
         bench_report_remark(&measure->table->more, "%s on %u devices by hand: %s", title,
                             devices, err.text);
     }
@@ -229,6 +246,7 @@ static bool measure_devices(struct graphs_measure *measure,
         }
         config.policy = policies[i];
         config.replay = i == 0;
+        config.flight = i == 0;
         config.pinned = i == 0 && is_most;
         ok            = measure_policy(measure, &placement) && ok;
     }

@@ -181,6 +181,27 @@ static void add_step(struct graphs_plan *plan, struct pl_vec *list, uint32_t num
     }
 }
 
+uint32_t graphs_plan_wait(const struct graphs_plan *plan,
+                          const struct graphs_operation *operation, uint32_t queue,
+                          uint32_t run)
+{
+    uint32_t half = (uint32_t)plan->flight.count / 2, other = operation->wait[queue];
+    bool is_last_run = other < half; /* the run before this one */
+
+    if (other == GRAPHS_NONE || (is_last_run && run == 0)) {
+        return GRAPHS_NONE;
+    }
+    return other % half + (is_last_run ? (run + 1) % 2 : run % 2) * half;
+}
+
+static void add_steps(struct graphs_plan *plan, struct pl_vec *list, uint32_t first,
+                      uint32_t end)
+{
+    for (uint32_t i = first; i < end; i++) {
+        add_step(plan, list, i);
+    }
+}
+
 /* Steps first .. end - 1 as a list; nothing of an earlier list is under way. */
 static void add_list(struct graphs_plan *plan, struct pl_vec *list, uint32_t first,
                      uint32_t end, uint32_t cells)
@@ -190,9 +211,7 @@ static void add_list(struct graphs_plan *plan, struct pl_vec *list, uint32_t fir
         memset(plan->cells[i].writer, 0xff, sizeof(plan->cells[i].writer));
         memset(plan->cells[i].reader, 0xff, sizeof(plan->cells[i].reader));
     }
-    for (uint32_t i = first; i < end; i++) {
-        add_step(plan, list, i);
-    }
+    add_steps(plan, list, first, end);
 }
 
 /* A wait that an earlier operation of the queue had is not said again. */
@@ -248,9 +267,12 @@ void graphs_plan_make(struct graphs_plan *plan, const struct graphs_graph *graph
     add_list(plan, &plan->init, 0, graph->init_steps, cells);
     add_list(plan, &plan->first, graph->init_steps, steps, cells);
     add_list(plan, &plan->again, graph->init_steps, steps, cells);
+    add_list(plan, &plan->flight, graph->init_steps, steps, cells);
+    add_steps(plan, &plan->flight, graph->init_steps, steps);
     finish_list(plan, &plan->init);
     finish_list(plan, &plan->first);
     finish_list(plan, &plan->again);
+    finish_list(plan, &plan->flight);
 }
 
 void graphs_plan_finish(struct graphs_plan *plan)
@@ -258,6 +280,7 @@ void graphs_plan_finish(struct graphs_plan *plan)
     pl_vec_finish(&plan->init);
     pl_vec_finish(&plan->first);
     pl_vec_finish(&plan->again);
+    pl_vec_finish(&plan->flight);
     pl_free(plan->cells);
     pl_free(plan->first_cell);
 }

@@ -9,8 +9,12 @@
  *        writes, on its own device; operations of one queue are in order anyway, and of those of another queue the latest
  *        is enough. A copy is in the queue of the step that wants it.
  *
- * Runs end with everything done, so a run's list knows nothing of the last one but which cells are valid where. That settles after the
+ * A run that begins when everything is done knows nothing of the last one but which cells are valid where. That settles after the
  * first run: constants have been copied to where they are used.
+ *
+ * IN FLIGHT  A run that is enqueued behind another one waits for operations of that, too: two runs stand in one list, and the second
+ *        half of it is what every later run does (graphs_plan_wait()). Older runs need not be named: whatever the one before waited for, or
+ *        is behind in a queue, is over before it.
  */
 #ifndef BENCH_GRAPHS_MULTI_PLAN_H
 #define BENCH_GRAPHS_MULTI_PLAN_H
@@ -46,11 +50,19 @@ struct graphs_plan {
     struct graphs_cell *cells;
     uint32_t *first_cell;             /* an array each */
     struct pl_vec init, first, again; /* struct graphs_operation: lists */
+    struct pl_vec flight; /* two runs of `again`, the second enqueued behind the first */
 };
 
 void graphs_plan_make(struct graphs_plan *plan, const struct graphs_graph *graph,
                       uint32_t devices);
 void graphs_plan_finish(struct graphs_plan *plan);
+/*
+ * Of runs in flight, number 0 and so on: the operation of queue `queue` that `operation`, of the second half of `flight`, waits for in run
+ * number `run`, as an index into flight: runs of even number are its first half, those of odd number its second, in turns. Or GRAPHS_NONE.
+ */
+uint32_t graphs_plan_wait(const struct graphs_plan *plan,
+                          const struct graphs_operation *operation, uint32_t queue,
+                          uint32_t run);
 /* A device where the cell is valid. */
 uint32_t graphs_plan_source(const struct graphs_plan *plan, uint32_t cell);
 

@@ -10,8 +10,9 @@
 #include "bench/graphs/multi.h"
 #include "bench/graphs/play.h"
 
-#define TIME_LIMIT_S 240u /* of the child: a cluster that hangs ends with it */
-#define TRACED_RUNS  4u   /* the first is dear: events for timestamps are made */
+#define TIME_LIMIT_S  240u /* of the child: a cluster that hangs ends with it */
+#define IN_FLIGHT_MAX 256u
+#define TRACED_RUNS   4u /* the first is dear: events for timestamps are made */
 
 struct play {
     const struct graphs_multi *config;
@@ -20,7 +21,8 @@ struct play {
     struct plasmon_ref **whole;  /* an array each; scratch has none */
     struct plasmon_ref ***parts; /* an array each: its views; NULL for whole arrays */
     struct plasmon_graph *recorded;
-    bool pinned; /* runs under way: each step on the person's device */
+    bool pinned;        /* runs under way: each step on the person's device */
+    uint32_t in_flight; /* runs of a sample, all enqueued before the first is waited for */
 };
 
 /* ------------------------------------------------------------------------------------------------ arrays */
@@ -152,7 +154,9 @@ static plasmon_status_t once_plain(void *user, struct pl_err *err)
     struct play *play = user;
 
     (void)err; /* bench_must... says what failed, and ends the child */
-    submit_run(play);
+    for (uint32_t run = 0; run < play->in_flight; run++) {
+        submit_run(play);
+    }
     wait_for_outputs(play);
     return PLASMON_OK;
 }
@@ -160,15 +164,17 @@ static plasmon_status_t once_plain(void *user, struct pl_err *err)
 static plasmon_status_t once_replay(void *user, struct pl_err *err)
 {
     struct play *play = user;
-    struct plasmon_ref *task;
+    struct plasmon_ref *tasks[IN_FLIGHT_MAX];
 
     (void)err;
-    bench_must(
-        &play->cluster,
-        plasmon_graph_launch(play->cluster.client, play->recorded, NULL, 0, NULL, 0, &task),
-        "launching a recorded graph");
-    bench_must_wait(&play->cluster, &task, 1);
-    bench_must_release(&play->cluster, &task, 1);
+    for (uint32_t run = 0; run < play->in_flight; run++) {
+        bench_must(&play->cluster,
+                   plasmon_graph_launch(play->cluster.client, play->recorded, NULL, 0, NULL,
+                                        0, &tasks[run]),
+                   "launching a recorded graph");
+    }
+    bench_must_wait(&play->cluster, tasks, play->in_flight);
+    bench_must_release(&play->cluster, tasks, play->in_flight);
     return PLASMON_OK;
 }
 
@@ -221,7 +227,13 @@ static void start(struct play *play)
     }
 }
 
-static const char *const names[GRAPHS_MULTI_FIGURES] = {"plain", "replay", "pinned"};
+static const char *const names[GRAPHS_MULTI_FIGURES] = {
+    "plain", "plain, in flight", "replay", "replay, in flight", "pinned"};
+
+static bool is_replay(enum graphs_multi_figure figure)
+{
+    return figure == GRAPHS_MULTI_REPLAY || figure == GRAPHS_MULTI_REPLAY_FLIGHT;
+}
 
 /* Some runs more, after those that are timed: a launch has two timestamps now. */
 static plasmon_status_t trace(struct play *play, enum graphs_multi_figure figure,
@@ -230,16 +242,18 @@ static plasmon_status_t trace(struct play *play, enum graphs_multi_figure figure
 {
     const struct graphs_multi *config = play->config;
     char path[512];
-    int length = snprintf(path, sizeof(path), "%s/%s-%u-%s%s.json", config->traces,
+    int length = snprintf(path, sizeof(path), "%s/%s-%u-%s%s%s.json", config->traces,
                           play->graph->definition->option, config->devices,
                           figure == GRAPHS_MULTI_PINNED ? "pinned" : config->policy,
-                          figure == GRAPHS_MULTI_REPLAY ? "-replay" : "");
+                          is_replay(figure) ? "-replay" : "",
+                          graphs_multi_is_flight(figure) ? "-flight" : "");
 
     if (length < 0 || (size_t)length >= sizeof(path)) {
         return pl_err_set(err, PLASMON_EINVAL, "--traces: the folder's name is too long");
     }
     bench_must(&play->cluster, plasmon_timeline_start(play->cluster.client, NULL),
                "recording a timeline");
+    play->in_flight = graphs_multi_is_flight(figure) ? TRACED_RUNS : 1;
     for (uint32_t i = 0; i < TRACED_RUNS; i++) {
         (void)once(play, err); /* bench_must... ends the child */
     }
@@ -256,12 +270,13 @@ static plasmon_status_t measure(struct play *play, enum graphs_multi_figure figu
 {
     plasmon_status_t status;
     plasmon_status_t (*once)(void *user, struct pl_err *err) =
-        figure == GRAPHS_MULTI_REPLAY ? once_replay : once_plain;
+        is_replay(figure) ? once_replay : once_plain;
 
     if (figure == GRAPHS_MULTI_REPLAY) {
         record(play);
     }
-    play->pinned = figure == GRAPHS_MULTI_PINNED;
+    play->pinned    = figure == GRAPHS_MULTI_PINNED;
+    play->in_flight = graphs_multi_in_flight(play->config, figure);
     (void)once(play, err); /* bench_must... ends the child */
     check(play, names[figure]);
     status = graphs_multi_time(play->config, once, play, figure, result, err);
@@ -285,8 +300,14 @@ plasmon_status_t graphs_multi_play_run(const void *user, double *result, size_t 
     }
     start(&play);
     status = measure(&play, GRAPHS_MULTI_PLAIN, result, err);
+    if (status == PLASMON_OK && config->flight) {
+        status = measure(&play, GRAPHS_MULTI_PLAIN_FLIGHT, result, err);
+    }
     if (status == PLASMON_OK && config->replay) {
         status = measure(&play, GRAPHS_MULTI_REPLAY, result, err);
+    }
+    if (status == PLASMON_OK && config->replay && config->flight) {
+        status = measure(&play, GRAPHS_MULTI_REPLAY_FLIGHT, result, err);
     }
     if (status == PLASMON_OK && config->pinned) { /* last: it moves what lies elsewhere */
         status = measure(&play, GRAPHS_MULTI_PINNED, result, err);

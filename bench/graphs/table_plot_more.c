@@ -36,6 +36,8 @@ static const struct {
 } placements[] = {
     {"auto", PLOT_ORANGE, "Plasmon places, submitted"},
     {"auto.replay", PLOT_GREEN, "recorded"},
+    {"auto.flight", "#b35900", "submitted, runs in flight"},
+    {"auto.replay.flight", "#1f6b3a", "recorded, runs in flight"},
     {"pinned", PLOT_BLUE, "placed by hand"},
     {"locality", "#8c6d00", "by locality alone"},
     {"round-robin", PLOT_GREY, "round robin"},

@@ -187,6 +187,95 @@ static void finish_player(struct player *player)
     pl_free(player->newest);
 }
 
+#define RUNS 4u
+
+/* What runs in flight play, as one list. */
+static struct pl_vec unroll(const struct graphs_plan *plan)
+{
+    uint32_t half      = (uint32_t)plan->flight.count / 2;
+    struct pl_vec list = PL_VEC_INIT(struct graphs_operation);
+
+    for (uint32_t i = 0; i < RUNS * half; i++) {
+        uint32_t run                        = i / half;
+        const struct graphs_operation *from = pl_vec_at(&plan->flight, half + i % half);
+        struct graphs_operation *to         = pl_vec_push(&list);
+
+        ASSERT_NOT_NULL(to);
+        *to = *from;
+        for (uint32_t q = 0; q < GRAPHS_QUEUES_MAX; q++) {
+            uint32_t other = graphs_plan_wait(plan, from, q, run);
+
+            if (other != GRAPHS_NONE) { /* the newest run of that half */
+                other = other % half + (other / half == run % 2 ? run : run - 1) * half;
+            }
+            to->wait[q] = other;
+        }
+    }
+    return list;
+}
+
+TEST(runs_in_flight_wait_for_who_is_in_the_way_in_the_run_before)
+{
+    test_set_timeout(240);
+    for (size_t i = 0; i < PL_COUNT(definitions); i++) {
+        struct graphs_graph graph;
+
+        if (definitions[i] == &graphs_multi_cg) {
+            continue; /* like MUL, fifty times over: quadratic here */
+        }
+        graphs_graph_build(&graph, definitions[i], definitions[i]->size[GRAPHS_TINY],
+                           test_seed());
+        for (uint32_t devices = 1; devices <= 4; devices *= 2) {
+            struct graphs_plan plan;
+            struct player player;
+            struct pl_vec list;
+
+            graphs_plan_make(&plan, &graph, devices);
+            ASSERT_EQ(plan.flight.count, 2 * plan.again.count);
+            list   = unroll(&plan);
+            player = new_player(&plan);
+            ASSERT_TRUE(play(&player, &plan.init));
+            ASSERT_TRUE(play(&player, &plan.first));
+            ASSERT_TRUE(play(&player, &list));
+            finish_player(&player);
+            pl_vec_finish(&list);
+            graphs_plan_finish(&plan);
+        }
+        graphs_graph_finish(&graph);
+    }
+}
+
+/* MUL's copies of x write what the last run's products on that device read: without the waits for the run before, that is seen. */
+TEST(runs_in_flight_that_do_not_wait_for_the_run_before_are_noticed)
+{
+    struct graphs_graph graph;
+    struct graphs_plan plan;
+    struct player player;
+    struct pl_vec list;
+    uint32_t half;
+
+    graphs_graph_build(&graph, &graphs_multi_mul, graphs_multi_mul.size[GRAPHS_TINY],
+                       test_seed());
+    graphs_plan_make(&plan, &graph, 2);
+    half = (uint32_t)plan.flight.count / 2;
+    for (uint32_t i = half; i < plan.flight.count; i++) {
+        struct graphs_operation *it = pl_vec_at(&plan.flight, i);
+
+        for (uint32_t q = 0; q < GRAPHS_QUEUES_MAX; q++) {
+            it->wait[q] = it->wait[q] < half ? GRAPHS_NONE : it->wait[q];
+        }
+    }
+    list   = unroll(&plan);
+    player = new_player(&plan);
+    ASSERT_TRUE(play(&player, &plan.init));
+    ASSERT_TRUE(play(&player, &plan.first));
+    ASSERT_TRUE(!play(&player, &list));
+    finish_player(&player);
+    pl_vec_finish(&list);
+    graphs_plan_finish(&plan);
+    graphs_graph_finish(&graph);
+}
+
 TEST(on_one_two_and_four_devices_everybody_reads_the_newest_and_waits_for_who_is_in_the_way)
 {
     test_set_timeout(120);
