@@ -730,11 +730,11 @@ void fake_destroy(struct fake *fake)
     }
     pl_str_finish(&fake->calls);
     pl_str_finish(&fake->reports);
+    wire_ranges_finish(&fake->unfinished);
     pl_free(fake);
 }
 
-plasmon_status_t fake_try_restart(struct fake *fake, uint64_t *out_enqueued,
-                                  struct wire_ranges *out_unfinished)
+plasmon_status_t fake_try_restart(struct fake *fake)
 {
     struct wire_ranges untouched;
     struct pl_str text;
@@ -757,9 +757,11 @@ plasmon_status_t fake_try_restart(struct fake *fake, uint64_t *out_enqueued,
         ASSERT_OK(worker_core_chunk_added(fake->core, 1, fake->arena_top,
                                           FAKE_ARENA - fake->arena_top));
     }
-    wire_ranges_init(out_unfinished);
+    wire_ranges_finish(&fake->unfinished);
+    wire_ranges_init(&fake->unfinished);
     wire_ranges_init(&untouched);
-    status = worker_core_recover(fake->core, out_enqueued, out_unfinished, &untouched);
+    status =
+        worker_core_recover(fake->core, &fake->enqueued, &fake->unfinished, &untouched);
     pl_str_init(&text);
     for (size_t i = 0; i < untouched.items.count; i++) {
         const struct wire_range *range = pl_vec_at(&untouched.items, i);
@@ -773,10 +775,9 @@ plasmon_status_t fake_try_restart(struct fake *fake, uint64_t *out_enqueued,
     return status;
 }
 
-void fake_restart(struct fake *fake, uint64_t *out_enqueued,
-                  struct wire_ranges *out_unfinished)
+void fake_restart(struct fake *fake)
 {
-    ASSERT_OK(fake_try_restart(fake, out_enqueued, out_unfinished));
+    ASSERT_OK(fake_try_restart(fake));
 }
 
 static const char *taken(struct pl_str *str)
@@ -1009,6 +1010,16 @@ void fake_fill(struct fake *fake, uint64_t seq, uint32_t slot, int64_t count)
     fake_launch_scalar(&launch, 1.0);
     fake_launch_fresh(&launch, slot, count);
     ASSERT_OK(fake_send(fake, &launch));
+}
+
+void fake_filled(struct fake *fake, uint32_t count)
+{
+    for (uint32_t slot = 1; slot <= count; slot++) {
+        fake_fill(fake, slot, slot, 4);
+    }
+    for (uint32_t slot = 1; slot <= count; slot++) {
+        fake_finish(fake, slot - 1, slot); /* each has a stream of its own */
+    }
 }
 
 void fake_noop(struct fake *fake, uint64_t seq)

@@ -34,10 +34,13 @@ struct fake {
     uint64_t signal_bytes;
     uint64_t mark_bytes;
     bool lone;
-    bool flushes;        /* flushes of streams are written down */
-    bool stirs;          /* so is that the device is about to get work */
-    bool begins_cheap;   /* from the next restart on */
-    char untouched[256]; /* of the last restart: "3+2 7+1" */
+    bool flushes;      /* flushes of streams are written down */
+    bool stirs;        /* so is that the device is about to get work */
+    bool begins_cheap; /* from the next restart on */
+    /* What the last restart found. */
+    uint64_t enqueued;
+    struct wire_ranges unfinished;
+    char untouched[256]; /* "3+2 7+1" */
     struct pl_str calls;
     struct pl_str reports;
     char last_text[512]; /* of the last failure */
@@ -79,12 +82,10 @@ fake_create_marking(void); /* copies of FAKE_MARK_BYTES have marks behind them *
 /* One MiB of memory, which clients do not map; words are written at the end of batches only. */
 struct fake *fake_create_small(void);
 void fake_destroy(struct fake *fake);
-/* The worker dies and another one starts over the same tables and timelines. */
-void fake_restart(struct fake *fake, uint64_t *out_enqueued,
-                  struct wire_ranges *out_unfinished);
+/* The worker dies and another one starts over the same tables and timelines: `enqueued`, `unfinished`, `untouched`. */
+void fake_restart(struct fake *fake);
 /* The same, which may be refused: then it is the core's only word. */
-plasmon_status_t fake_try_restart(struct fake *fake, uint64_t *out_enqueued,
-                                  struct wire_ranges *out_unfinished);
+plasmon_status_t fake_try_restart(struct fake *fake);
 /* With store_slow: the store keeps what was asked for last. A restart before loses it. */
 void fake_kept(struct fake *fake);
 /* Take what was written down since the last time; valid until the next. */
@@ -137,6 +138,8 @@ void fake_starve(struct fake *fake, uint64_t seq);
 
 /* Ready-made launches. fill: writes `count` elements into a fresh buffer in `slot`. */
 void fake_fill(struct fake *fake, uint64_t seq, uint32_t slot, int64_t count);
+/* Launches 1 to `count`, at most 2, have filled the slots 1 to `count` with 4 elements each: sealed. */
+void fake_filled(struct fake *fake, uint32_t count);
 void fake_noop(struct fake *fake, uint64_t seq);
 /* A fill of a fresh buffer after launches of ours; 0 ends the list. */
 void fake_fill_after(struct fake *fake, uint64_t seq, uint32_t slot, uint64_t first,

@@ -35,11 +35,8 @@ static void begins(struct fake *fake, uint32_t stream, uint64_t seq)
 /* What the next worker says has not begun. */
 static const char *die(struct fake *fake)
 {
-    struct wire_ranges unfinished;
-    uint64_t enqueued;
 
-    fake_restart(fake, &enqueued, &unfinished);
-    wire_ranges_finish(&unfinished);
+    fake_restart(fake);
     return fake->untouched;
 }
 
@@ -123,16 +120,14 @@ TEST(one_whose_begin_was_not_told_has_not_begun_nor_what_lies_behind_it)
 {
     struct fake *fake = fake_create();
 
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     fake_peer_publish(fake, 0, 1, 5);
     update_after(fake, 2, FAKE_BASE + 0, 1, 1); /* waits for another device */
     ASSERT_STR(die(fake), "2+1");
 
     fake_destroy(fake);
     fake = fake_create();
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     fake_peer_publish(fake, 0, 1, 5);
     update_after(fake, 2, FAKE_BASE + 0, 1, 1);
     begins(fake, 0, 2);
@@ -145,8 +140,7 @@ TEST(what_began_once_has_begun_for_all_that_come)
 {
     struct fake *fake = cheap();
 
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     update(fake, 2);
     update(fake, 3);
     begins(fake, 0, 2);

@@ -79,10 +79,7 @@ TEST(overwritten_buffer_is_consumed_before_its_launch_and_sealed_after)
     struct fake *fake = fake_create();
     struct fake_launch launch;
 
-    fake_fill(fake, 1, 1, 4);
-    fake_fill(fake, 2, 2, 4);
-    fake_finish(fake, 0, 1);
-    fake_finish(fake, 1, 2);
+    fake_filled(fake, 2);
     add_into(&launch, 3, 1, 2);
     ASSERT_OK(fake_send(fake, &launch));
     ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED);
@@ -99,10 +96,7 @@ TEST(overwriting_waits_for_a_reader_that_pinned_before)
     struct store_entry entry;
     uint32_t pin;
 
-    fake_fill(fake, 1, 1, 4);
-    fake_fill(fake, 2, 2, 4);
-    fake_finish(fake, 0, 1);
-    fake_finish(fake, 1, 2);
+    fake_filled(fake, 2);
     (void)fake_calls(fake);
     ASSERT_OK(store_table_pin(fake->tables[FAKE_US], 1, 1, fake->readers[1], &entry, &pin));
 
@@ -129,10 +123,7 @@ TEST(cancelled_overwrite_keeps_the_old_content)
     struct store_entry entry;
     uint32_t pin;
 
-    fake_fill(fake, 1, 1, 4);
-    fake_fill(fake, 2, 2, 4);
-    fake_finish(fake, 0, 1);
-    fake_finish(fake, 1, 2);
+    fake_filled(fake, 2);
     (void)fake_reports(fake);
     ASSERT_OK(store_table_pin(fake->tables[FAKE_US], 1, 1, fake->readers[1], &entry, &pin));
     add_into(&launch, 3, 1, 2);
@@ -149,10 +140,7 @@ TEST(buffer_with_two_writers_is_sealed_by_the_last)
     struct fake *fake = fake_create();
     struct fake_launch launch;
 
-    fake_fill(fake, 1, 1, 4);
-    fake_fill(fake, 2, 2, 4);
-    fake_finish(fake, 0, 1);
-    fake_finish(fake, 1, 2);
+    fake_filled(fake, 2);
     add_into(&launch, 3, 1, 2); /* the head says these two write disjoint boxes */
     ASSERT_OK(fake_send(fake, &launch));
     add_into(&launch, 4, 1, 2);
@@ -171,10 +159,7 @@ TEST(earlier_writer_does_not_seal_what_a_later_one_marked)
     struct store_entry entry;
     uint32_t pin;
 
-    fake_fill(fake, 1, 1, 4);
-    fake_fill(fake, 2, 2, 4);
-    fake_finish(fake, 0, 1);
-    fake_finish(fake, 1, 2);
+    fake_filled(fake, 2);
     add_into(&launch, 3, 1, 2);
     ASSERT_OK(fake_send(fake, &launch));
     /* Launch 4 is at the front and has marked slots 1 and 2, and a reader holds slot 2. */
@@ -390,9 +375,7 @@ TEST(a_front_that_was_starved_before_it_waited_for_the_store_says_so_again)
 TEST(an_alloc_comes_again_when_its_chunk_was_lost)
 {
     struct fake *fake = fake_create();
-    struct wire_ranges unfinished;
     struct fake_launch launch;
-    uint64_t enqueued;
 
     fake->store_slow = true;
     for (int life = 0; life < 3; life++) {
@@ -407,8 +390,7 @@ TEST(an_alloc_comes_again_when_its_chunk_was_lost)
         }
         if (life < 2) {
             fake->timelines[FAKE_US]->enqueued = 0; /* nobody was told of it */
-            fake_restart(fake, &enqueued, &unfinished);
-            wire_ranges_finish(&unfinished);
+            fake_restart(fake);
         }
     }
     ASSERT_TRUE(!fake->growing); /* it has its place */
@@ -525,8 +507,7 @@ TEST(freed_buffer_stays_while_a_reader_holds_it)
     struct store_entry entry;
     uint32_t pin;
 
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     ASSERT_OK(store_table_pin(fake->tables[FAKE_US], 1, 1, fake->readers[0], &entry, &pin));
     fake_free(fake, 1);
     ASSERT_EQ(fake_state(fake, 1), STORE_DOOMED);
@@ -543,8 +524,7 @@ TEST(freed_buffer_stays_while_a_reader_is_unknown)
 {
     struct fake *fake = fake_create();
 
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     fake->timelines[FAKE_US]->reader_epoch =
         1; /* somebody came whose page is on its way to us */
     fake_free(fake, 1);
@@ -562,8 +542,7 @@ TEST(slot_given_out_again_waits_for_the_reader_of_its_last_buffer)
     struct store_entry entry;
     uint32_t pin;
 
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     ASSERT_OK(store_table_pin(fake->tables[FAKE_US], 1, 1, fake->readers[0], &entry, &pin));
     fake_free(fake, 1);
     (void)fake_calls(fake);
@@ -605,8 +584,7 @@ TEST(freeing_what_was_never_made_does_nothing)
     struct fake *fake = fake_create();
 
     fake_free(fake, 77);
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     fake_free(fake, 1);
     fake_free(fake, 1);
     ASSERT_EQ(fake_memory(fake).bytes_used, 0);
@@ -631,8 +609,7 @@ TEST(input_that_is_gone_fails_the_launch)
     struct fake *fake = fake_create();
     struct fake_launch launch;
 
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     add_into(&launch, 2, 1, 5);
     ASSERT_OK(fake_send(fake, &launch));
     fake_finish(fake, 0, 2);

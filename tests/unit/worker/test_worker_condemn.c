@@ -166,20 +166,16 @@ TEST(one_that_ends_in_time_after_all_fails_and_the_device_goes_on)
 
 TEST(a_begin_of_the_last_incarnation_is_no_begin)
 {
-    struct wire_ranges unfinished;
-    uint64_t enqueued;
     struct fake *fake = fake_create();
 
-    wire_ranges_init(&unfinished);
     limited(fake, 1, 1, 100, 0);
     begins(fake, 0, 1);
-    fake_restart(fake, &enqueued, &unfinished);
-    ASSERT_EQ(unfinished.items.count, 1);
+    fake_restart(fake);
+    ASSERT_EQ(fake->unfinished.items.count, 1);
     limited(fake, 1, 1, 100, 0);
     (void)worker_core_tick(fake->core, 10 * MS);
     (void)worker_core_tick(fake->core, 1000 * MS);
     ASSERT_STR(fake_reports(fake), "");
-    wire_ranges_finish(&unfinished);
     fake_destroy(fake);
 }
 
@@ -198,8 +194,7 @@ TEST(force_that_comes_too_late_does_nothing)
 {
     struct fake *fake = fake_create();
 
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     (void)fake_reports(fake);
     force(fake, 1);
     ASSERT_TRUE(worker_core_tick(fake->core, 10 * MS) == UINT64_MAX);
@@ -225,15 +220,12 @@ TEST(no_more_than_the_depth_is_on_the_device)
 
 TEST(what_comes_again_runs_one_at_a_time)
 {
-    struct wire_ranges unfinished;
-    uint64_t enqueued;
     struct fake *fake = fake_create();
 
-    wire_ranges_init(&unfinished);
     for (uint64_t seq = 1; seq <= 3; seq++) {
         fake_fill(fake, seq, (uint32_t)seq, 4);
     }
-    fake_restart(fake, &enqueued, &unfinished);
+    fake_restart(fake);
     (void)fake_calls(fake);
     for (uint64_t seq = 1; seq <= 5; seq++) { /* 4 and 5 are new */
         fake_fill(fake, seq, (uint32_t)seq, 4);
@@ -246,7 +238,6 @@ TEST(what_comes_again_runs_one_at_a_time)
     fake_finish(fake, 0, 3);
     ASSERT_STR(fake_calls(fake),
                "run:0:fill run:1:fill signal:0:4 signal:1:5"); /* at once */
-    wire_ranges_finish(&unfinished);
     fake_destroy(fake);
 }
 

@@ -17,8 +17,7 @@ TEST(copy_fills_a_buffer_from_pieces_here_and_there)
     struct fake *fake = fake_create();
     struct fake_launch launch;
 
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     (void)fake_calls(fake);
     peer_buffer(fake, 2, 30, 12345 * 256, 8);
     fake_launch_init(&launch, 2, KIND(COPY));
@@ -40,10 +39,7 @@ TEST(function_starts_from_its_pieces)
     struct fake *fake = fake_create();
     struct fake_launch launch;
 
-    fake_fill(fake, 1, 1, 4);
-    fake_fill(fake, 2, 2, 4);
-    fake_finish(fake, 0, 1);
-    fake_finish(fake, 1, 2);
+    fake_filled(fake, 2);
     (void)fake_calls(fake);
     fake_launch_init(&launch, 3,
                      KIND(RUN)); /* slot 3 = slot 1 + slot 2, as a copy on write */
@@ -214,8 +210,7 @@ TEST(send_and_receive_go_through_the_ring_on_their_streams)
     struct fake *fake = fake_create();
     struct fake_launch launch;
 
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     (void)fake_calls(fake);
     fake_launch_init(&launch, 2, KIND(SEND));
     fake_launch_operand(&launch, KERNEL_IN, 1, 4);
@@ -255,8 +250,7 @@ TEST(sends_to_one_device_follow_each_other_and_others_pass_them)
 {
     struct fake *fake = fake_create();
 
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     (void)fake_calls(fake);
     ASSERT_EQ(stream_of(fake, 2, FAKE_BASE + 0), 6);
     ASSERT_EQ(stream_of(fake, 3, FAKE_BASE + 0), 6);
@@ -273,8 +267,7 @@ TEST(sends_to_another_host_have_two_streams_that_nobody_else_needs)
 {
     struct fake *fake = fake_create();
 
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     (void)fake_calls(fake);
     ASSERT_EQ(stream_of(fake, 2, FAKE_FAR), 6);
     ASSERT_EQ(stream_of(fake, 3, FAKE_FAR), 7);

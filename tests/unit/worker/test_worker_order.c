@@ -656,8 +656,7 @@ TEST(a_word_is_written_before_half_of_a_transfer_by_a_pair_is_enqueued)
     struct fake_launch launch[2];
     Plasmon__V1__Launch *launches[2] = {&launch[0].message, &launch[1].message};
 
-    fake_fill(fake, 1, 1, 4);
-    fake_finish(fake, 0, 1);
+    fake_filled(fake, 1);
     fake_launch_init(&launch[0], 2, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
     launch[0].message.peer = FAKE_BASE;
     launch[0].message.pair = 1;
