@@ -18,9 +18,9 @@
 #define MS          UINT64_C(1000000)
 #define STUCK_NS    (90000 * MS) /* without a step of a client */
 #define END_NS      (90000 * MS) /* for clients to end their graphs */
+#define GRACE_NS    (2000 * MS)  /* for all that, when somebody wants it ended */
 #define COUNT_NS    (500 * MS)
 #define TICK_NS     1000000
-#define TOGETHER    2
 #define ALONE_OF    3 /* one of so many faults may have another beside it */
 #define PAUSE_MS    400
 #define BOARD_FD    3
@@ -187,19 +187,16 @@ static bool all_well(struct chaos *chaos)
     return true;
 }
 
-struct watch {
-    uint64_t steps, moved_ns;
-};
-
 /* Do clients come along at all? */
-static bool comes_along(struct chaos *chaos, struct watch *watch)
+static bool comes_along(struct chaos *chaos, uint64_t *io_steps)
 {
     uint64_t steps = CHAOS_SUM(chaos->cluster.board, steps), now_ns = pl_now_ns();
 
-    if (steps != watch->steps || watch->moved_ns == 0) {
-        *watch = (struct watch){.steps = steps, .moved_ns = now_ns};
+    if (steps != *io_steps || chaos->progress.moved_ns == 0) {
+        *io_steps                = steps;
+        chaos->progress.moved_ns = now_ns;
     }
-    if (now_ns - watch->moved_ns < STUCK_NS) {
+    if (now_ns - chaos->progress.moved_ns < STUCK_NS) {
         return true;
     }
     chaos->tally.hung++;
@@ -236,7 +233,7 @@ static void shuffle(struct chaos *chaos, struct order *order)
 
 /* The first in the order that can be now; it is taken out. */
 static void begin_one(struct chaos *chaos, struct order *order,
-                      struct chaos_fault faults[TOGETHER], struct chaos_fault *into)
+                      struct chaos_fault faults[CHAOS_TOGETHER], struct chaos_fault *into)
 {
     if (order->count == 0) {
         shuffle(chaos, order);
@@ -244,13 +241,13 @@ static void begin_one(struct chaos *chaos, struct order *order,
     for (uint32_t i = 0; i < order->count; i++) {
         struct chaos_fault fault;
 
-        if (chaos_fault_may(chaos, order->kind[i], faults, TOGETHER, &fault)) {
+        if (chaos_fault_may(chaos, order->kind[i], faults, CHAOS_TOGETHER, &fault)) {
             memmove(&order->kind[i], &order->kind[i + 1],
                     (order->count - i - 1) * sizeof(order->kind[0]));
             order->count--;
             *into       = fault;
             into->alone = true;
-            for (uint32_t k = 0; k < TOGETHER; k++) {
+            for (uint32_t k = 0; k < CHAOS_TOGETHER; k++) {
                 if (faults[k].active && &faults[k] != into) {
                     faults[k].alone = into->alone = false;
                 }
@@ -263,11 +260,11 @@ static void begin_one(struct chaos *chaos, struct order *order,
 }
 
 /* false: one of them went wrong. */
-static bool step_all(struct chaos *chaos, struct chaos_fault faults[TOGETHER],
+static bool step_all(struct chaos *chaos, struct chaos_fault faults[CHAOS_TOGETHER],
                      uint32_t *out_active)
 {
     *out_active = 0;
-    for (uint32_t i = 0; i < TOGETHER; i++) {
+    for (uint32_t i = 0; i < CHAOS_TOGETHER; i++) {
         if (!faults[i].active) {
             continue;
         }
@@ -294,13 +291,28 @@ static void interrupt(int signal)
     interrupted = 1;
 }
 
+/* Somebody wants it ended, and has given it time to end well. */
+static bool grace_is_over(struct chaos *chaos)
+{
+    uint64_t now_ns = pl_now_ns();
+
+    if (!interrupted) {
+        return false;
+    }
+    if (chaos->interrupted_ns == 0) {
+        chaos->interrupted_ns = now_ns;
+        chaos_say(&chaos->cluster, "interrupted: ends in 2 s, whatever is under way");
+    }
+    return now_ns - chaos->interrupted_ns > GRACE_NS;
+}
+
 /* Until the time is over and all are mended. false: something is wrong. */
 static bool play_faults(struct chaos *chaos, uint32_t seconds)
 {
-    struct chaos_fault faults[TOGETHER] = {{0}};
-    struct order order                  = {.count = 0};
-    struct watch watch                  = {0};
+    struct chaos_fault faults[CHAOS_TOGETHER] = {{0}};
+    struct order order                        = {.count = 0};
     uint64_t end_ns = chaos->began_ns + seconds * 1000 * MS, next_ns = 0, count_ns = 0;
+    uint64_t steps  = 0;
     uint32_t active = 0, together = 1;
 
     for (;;) {
@@ -308,16 +320,21 @@ static bool play_faults(struct chaos *chaos, uint32_t seconds)
         bool over       = now_ns >= end_ns || interrupted;
 
         if (!step_all(chaos, faults, &active) || !all_well(chaos) ||
-            !comes_along(chaos, &watch)) {
+            !comes_along(chaos, &steps)) {
             return false;
         }
+        chaos_progress(chaos, faults, CHAOS_TOGETHER);
         if (over && active == 0) {
             return true;
+        }
+        if (grace_is_over(chaos)) {
+            chaos_say_where(chaos, faults, CHAOS_TOGETHER);
+            return fail(chaos, "interrupted while a fault was under way");
         }
         if (!over && active < together && now_ns >= next_ns) {
             begin_one(chaos, &order, faults, faults[0].active ? &faults[1] : &faults[0]);
             next_ns  = now_ns + chaos_draw(chaos, PAUSE_MS) * MS;
-            together = chaos_draw(chaos, ALONE_OF) == 0 ? TOGETHER : 1;
+            together = chaos_draw(chaos, ALONE_OF) == 0 ? CHAOS_TOGETHER : 1;
         }
         if (now_ns >= count_ns && !faults[0].active && !faults[1].active) {
             count(chaos);
@@ -331,8 +348,9 @@ static bool play_faults(struct chaos *chaos, uint32_t seconds)
 static bool end_players(struct chaos *chaos)
 {
     struct chaos_cluster *cluster = &chaos->cluster;
-    uint64_t deadline_ns          = pl_now_ns() + END_NS;
+    uint64_t began_ns             = pl_now_ns();
 
+    chaos_say(cluster, "no more faults: clients end their graphs");
     atomic_store(&cluster->board->stop, true);
     for (;;) {
         bool all_ended = true;
@@ -346,10 +364,14 @@ static bool end_players(struct chaos *chaos)
         if (all_ended) {
             return true;
         }
-        if (pl_now_ns() > deadline_ns) {
+        if (grace_is_over(chaos)) {
+            return fail(chaos, "interrupted before clients had ended their graphs");
+        }
+        if (pl_now_ns() - began_ns > END_NS) {
             chaos->tally.hung++;
             return fail(chaos, "clients do not come to the end of their graphs");
         }
+        chaos_progress_ending(chaos, began_ns);
         tick();
     }
 }
@@ -374,6 +396,8 @@ static int play(struct chaos *chaos, const struct chaos_options *given)
     bool good, ended, written;
 
     prepare_sources(chaos, !given->no_sources);
+    chaos_say(cluster, "faults for %u s, --seed %llu", given->seconds,
+              (unsigned long long)chaos->seed);
     for (uint32_t i = 0; i < cluster->config.clients; i++) {
         cluster->board->slot[i].seed = chaos->seed + i;
         chaos_start_player(cluster, i);
@@ -389,7 +413,8 @@ static int play(struct chaos *chaos, const struct chaos_options *given)
     verdict = chaos_judge(chaos);
     chaos_report_print(chaos);
     written = chaos_report_write(chaos, given->json, given->plot);
-    ended   = chaos_cluster_end(cluster, given->keep || !good || !verdict.good);
+    chaos_say(cluster, "the cluster is ended");
+    ended = chaos_cluster_end(cluster, given->keep || !good || !verdict.good);
     return good && verdict.good && ended && written && !(given->strict && verdict.late)
                ? CLI_OK
                : CLI_FAIL;

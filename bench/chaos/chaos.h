@@ -12,6 +12,7 @@
  *   player.c   a client: a process that plays random programs (bench/stress) and judges what it reads
  *   report.c   what it comes to: as text, JSON, a picture
  *   where.c    where the time went when a worker was replaced
+ *   progress.c how it comes along, while it does
  *   soak.c     the other command: the same load without faults
  *   samples.c  what processes use, over time, and the line through it
  *
@@ -41,6 +42,7 @@
 enum {
     CHAOS_CLIENTS_MAX = 8,
     CHAOS_THREADS     = 2, /* of a client, each with its own program */
+    CHAOS_TOGETHER    = 2, /* faults */
     CHAOS_TEXT_BYTES  = 1024,
     CHAOS_PATH_BYTES  = 160,
 };
@@ -108,6 +110,7 @@ struct chaos_config {
 struct chaos_device {
     struct store_timeline *timeline; /* mapped read-only; NULL: none */
     int number;                      /* in the cluster */
+    uint64_t bytes_total;            /* of its memory */
 };
 
 struct chaos_cluster {
@@ -123,6 +126,8 @@ struct chaos_cluster {
     int board_fd;
     struct chaos_board *board;
     pid_t player[CHAOS_CLIENTS_MAX];
+    pid_t doctor;        /* that was asked last; 0: none was */
+    uint64_t started_ns; /* the first of its processes */
 };
 
 /* Defaults of this machine for gpus and device_memory that are NULL. false: a number is out of range. */
@@ -225,11 +230,24 @@ struct chaos_tally {
     char text[CHAOS_TEXT_BYTES];
 };
 
+/* What has taken so long that it was told: after 10 s, and after twice that each time. */
+struct chaos_late {
+    uint64_t since_ns, next_ns;
+};
+struct chaos_progress {
+    uint64_t looked_ns; /* last; 0: not yet */
+    uint64_t next_ns;   /* to tell where it stands */
+    uint64_t moved_ns;  /* a client did a step last, or the run began */
+    struct chaos_late late[CHAOS_TOGETHER], steps_late, ending_late;
+};
+
 struct chaos {
     struct chaos_cluster cluster;
     struct chaos_tally tally;
+    struct chaos_progress progress;
     uint64_t seed, random;
     uint64_t began_ns, ended_ns;
+    uint64_t interrupted_ns;                   /* somebody wants it ended; 0: nobody does */
     uint32_t kinds;                            /* bits: what may be injected */
     const char *without[CHAOS_KINDS];          /* why a kind is not; NULL */
     uint64_t death_ns[STRESS_DEVICES_MAX][16]; /* of workers, that we caused: a ring */
@@ -266,6 +284,22 @@ uint64_t chaos_draw(struct chaos *chaos, uint64_t bound); /* 0 .. bound - 1 */
 /* The sum over all slots of an _Atomic uint64_t of struct chaos_slot. */
 uint64_t chaos_sum_at(const struct chaos_board *board, size_t offset);
 #define CHAOS_SUM(board, field) chaos_sum_at(board, offsetof(struct chaos_slot, field))
+
+/* ------------------------------------------------------------------------------------------------ progress.c */
+
+/* A line of progress, with the seconds since the cluster's first process. */
+void chaos_say(const struct chaos_cluster *cluster, const char *format, ...)
+    PL_PRINTF(2, 3);
+/* Is what goes on since then to be told as late, now? */
+bool chaos_late(struct chaos_late *late, uint64_t since_ns, uint64_t now_ns);
+/* `plasmon doctor` in a process of its own, which writes to stderr. Does not wait for it. */
+void chaos_ask_doctor(struct chaos_cluster *cluster);
+/* How far it is, and what is under way. */
+void chaos_say_where(struct chaos *chaos, const struct chaos_fault *faults, uint32_t count);
+/* At each look at the faults. */
+void chaos_progress(struct chaos *chaos, const struct chaos_fault *faults, uint32_t count);
+/* At each look at clients that end since then. */
+void chaos_progress_ending(struct chaos *chaos, uint64_t since_ns);
 
 /* ------------------------------------------------------------------------------------------------ report.c */
 

@@ -271,7 +271,8 @@ static void must_make_board(struct chaos_cluster *cluster)
 static void must_join(struct chaos_cluster *cluster)
 {
     struct plasmon_options options = PLASMON_OPTIONS_INIT;
-    uint64_t deadline_ns           = pl_now_ns() + UP_NS;
+    uint64_t began_ns              = pl_now_ns();
+    struct chaos_late late         = {0};
 
     options.address            = cluster->address;
     options.label              = "chaos";
@@ -286,8 +287,12 @@ static void must_join(struct chaos_cluster *cluster)
             count >= cluster->devices && chaos_watch_devices(cluster)) {
             return;
         }
-        if (pl_now_ns() > deadline_ns) {
+        if (pl_now_ns() - began_ns > UP_NS) {
             bench_die("%u of %u devices came up; %s/store.log may say why", count,
+                      cluster->devices, cluster->dir);
+        }
+        if (chaos_late(&late, began_ns, pl_now_ns())) {
+            chaos_say(cluster, "%u of %u devices are up; %s/store.log may say why", count,
                       cluster->devices, cluster->dir);
         }
         plasmon_finish(cluster->client);
@@ -300,7 +305,8 @@ void chaos_must_start(struct chaos_cluster *cluster, const struct chaos_config *
     FILE *log;
     char from[CHAOS_PATH_BYTES], to[CHAOS_PATH_BYTES], path[CHAOS_PATH_BYTES];
 
-    *cluster         = (struct chaos_cluster){.config = *config, .board_fd = -1};
+    *cluster = (struct chaos_cluster){
+        .config = *config, .board_fd = -1, .started_ns = pl_now_ns()};
     cluster->devices = strcmp(config->gpus, "none") != 0
                            ? (uint32_t)strtoul(config->gpus, NULL, 10)
                            : config->cpu_devices;
@@ -334,6 +340,7 @@ void chaos_must_start(struct chaos_cluster *cluster, const struct chaos_config *
     }
     chaos_start_store(cluster);
     must_join(cluster);
+    chaos_say(cluster, "%u devices are up; logs are in %s", cluster->devices, cluster->dir);
 }
 
 /* ------------------------------------------------------------------------------------------------ ending */
@@ -379,20 +386,24 @@ const char *chaos_who_ended(struct chaos_cluster *cluster)
 }
 
 /* By SIGTERM, as an operator would. false: it did not end well. */
-static bool end_daemon(pid_t *io_pid, const char *name)
+static bool end_daemon(const struct chaos_cluster *cluster, pid_t *io_pid, const char *name)
 {
-    uint64_t deadline_ns = pl_now_ns() + END_NS;
-    int status           = 0;
+    uint64_t began_ns      = pl_now_ns();
+    struct chaos_late late = {0};
+    int status             = 0;
 
     if (*io_pid <= 0) {
         return true;
     }
     (void)kill(*io_pid, SIGTERM);
     while (!chaos_has_ended(*io_pid, &status)) {
-        if (pl_now_ns() > deadline_ns) {
+        if (pl_now_ns() - began_ns > END_NS) {
             fprintf(stderr, "plasmon bench: %s does not end by SIGTERM\n", name);
             chaos_kill(io_pid);
             return false;
+        }
+        if (chaos_late(&late, began_ns, pl_now_ns())) {
+            chaos_say(cluster, "%s has not ended yet", name);
         }
         nap();
     }
@@ -413,9 +424,10 @@ bool chaos_cluster_end(struct chaos_cluster *cluster, bool keep)
     for (uint32_t i = 0; i < CHAOS_CLIENTS_MAX; i++) {
         chaos_kill(&cluster->player[i]);
     }
+    chaos_kill(&cluster->doctor);
     plasmon_finish(cluster->client);
-    good = end_daemon(&cluster->store, "plasmon-store");
-    good = end_daemon(&cluster->head, "plasmon-head") && good;
+    good = end_daemon(cluster, &cluster->store, "plasmon-store");
+    good = end_daemon(cluster, &cluster->head, "plasmon-head") && good;
     for (uint32_t i = 0; i < cluster->devices; i++) {
         pid_t worker = chaos_worker(cluster, i);
 
@@ -423,7 +435,7 @@ bool chaos_cluster_end(struct chaos_cluster *cluster, bool keep)
             (void)kill(worker, SIGKILL); /* of a store that did not end it */
         }
     }
-    (void)end_daemon(&cluster->redis, "redis-server"); /* is not ours to judge */
+    (void)end_daemon(cluster, &cluster->redis, "redis-server"); /* is not ours to judge */
     chaos_unwatch_devices(cluster);
     chaos_relay_destroy(cluster->relay);
     pl_fd_unmap(cluster->board, sizeof(struct chaos_board));

@@ -228,16 +228,9 @@ static void kill_host(struct chaos *chaos)
 
 static void fill_device(struct chaos *chaos, struct chaos_fault *fault)
 {
-    uint64_t total = 0, bytes;
-    char *json, of[48];
+    uint64_t total = chaos->cluster.device[fault->device].bytes_total;
+    uint64_t bytes = pl_max_u64(FILL_MIN_BYTES, total / 16) / 4096 * 4096;
 
-    if (plasmon_status_json(chaos->cluster.client, &json) == PLASMON_OK) {
-        (void)snprintf(of, sizeof(of), "{\"index\":%d,",
-                       chaos_number(chaos, fault->device));
-        total = chaos_json_number(json, of, "bytes_total");
-        free(json);
-    }
-    bytes             = pl_max_u64(FILL_MIN_BYTES, total / 16) / 4096 * 4096;
     fault->fill_count = (uint32_t)((total + SPILL_BYTES) / bytes) + 2;
     fault->fill       = PL_NEW_N(struct plasmon_ref *, fault->fill_count);
     if (fault->fill == NULL) {

@@ -41,7 +41,8 @@ static bool read_numbers(struct chaos_cluster *cluster)
         uint64_t on_host  = chaos_json_number(at, "", "host_device");
 
         if (state != NULL && (next == NULL || state < next) && on_host < cluster->devices) {
-            cluster->device[on_host].number = (int)chaos_json_number(at, "", "index");
+            cluster->device[on_host].number      = (int)chaos_json_number(at, "", "index");
+            cluster->device[on_host].bytes_total = chaos_json_number(at, "", "bytes_total");
             found |= 1u << on_host;
         }
     }
