@@ -103,9 +103,7 @@ static void free_all(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct wire_ranges unfinished;
     struct fuzz_word word;
-    uint64_t enqueued;
 
     if (fake == NULL) {
         begin();
@@ -114,9 +112,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (unsigned i = 0; i < FUZZ_WORDS_MAX && fuzz_word_next(&data, &size, &word); i++) {
         write_word(&word);
     }
-    if (fake_try_restart(fake, &enqueued, &unfinished) == PLASMON_OK) {
+    if (fake_try_restart(fake) == PLASMON_OK) {
         free_all();
     }
-    wire_ranges_finish(&unfinished);
     return 0;
 }
