@@ -16,8 +16,9 @@
  *               for nothing that has a higher number. Both halves move dense buffers, so a piece that is only part of a buffer
  *               is first copied out on the source's device.
  *
- * MANY SMALL PARTS that are there, and lie one behind the other in what is read, come by a function that reads them where they are
- * (`concatenate`; one kernel on a GPU) and not by a copy each.
+ * MANY SMALL PARTS that lie one behind the other in what is read come by a function that reads them where they are (`concatenate`; one
+ * kernel on a GPU) and not by a copy each. Where some are still being made it waits for all of them, and fails with any. Whoever
+ * reads all of what it fills would, too; others must not, so until its sources are made nobody finds a part of it (head_move_joint).
  */
 #include "head/core_int.h"
 
@@ -84,6 +85,24 @@ bool head_move_direct(const struct head_core *core, const struct head_device *fr
 
 /* -------------------------------------------------------------------------------------- common buffer */
 
+bool head_move_joint(const struct head_buffer *buffer)
+{
+    const struct pl_list *pos;
+
+    if (!buffer->replica) {
+        return false;
+    }
+    pl_list_for_each(pos, &buffer->writers) {
+        const struct head_task *task = pl_container_of(pos, struct head_use, link)->task;
+
+        if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY && task->use_count > 2 &&
+            task->producers_open > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool buffer_serves(struct head_array *array, const struct pl_box *box,
                           struct head_buffer *buffer, bool exclusive)
 {
@@ -93,6 +112,9 @@ static bool buffer_serves(struct head_array *array, const struct pl_box *box,
         return false;
     }
     if (exclusive && head_buffer_mapped(buffer)) {
+        return false;
+    }
+    if (!pl_box_equal(&buffer->frame, box) && head_move_joint(buffer)) {
         return false;
     }
     pl_list_for_each(pos, &array->fragments) {
@@ -369,7 +391,7 @@ static struct head_instance *best_source(struct head_core *core, struct head_til
                                          const struct pl_box *box,
                                          const struct head_device *to)
 {
-    struct head_instance *best = NULL;
+    struct head_instance *best = NULL, *joint = NULL;
     struct pl_list *pos;
 
     pl_list_for_each(pos, &tile->instances) {
@@ -380,6 +402,10 @@ static struct head_instance *best_source(struct head_core *core, struct head_til
             !head_move_possible(instance->buffer->device, to)) {
             continue;
         }
+        if (head_move_joint(instance->buffer)) {
+            joint = instance; /* only where there is no other */
+            continue;
+        }
         if (instance->buffer->device == to) {
             return instance;
         }
@@ -387,7 +413,7 @@ static struct head_instance *best_source(struct head_core *core, struct head_til
             best = instance;
         }
     }
-    return best;
+    return best != NULL ? best : joint;
 }
 
 static struct head_buffer *temp_create(struct plan *plan, struct head_device *device,
@@ -473,7 +499,7 @@ static bool all_small(const struct pl_vec *pieces)
     return true;
 }
 
-/* One behind the other along *out_axis, and such that a launch on dst's device reads them where they lie; they are put in order. */
+/* One behind the other along *out_axis, none of them cut, and such that a launch on dst's device reads them where they lie; they are put in order. */
 static bool in_a_row(const struct head_buffer *dst, struct pl_vec *pieces,
                      uint64_t *out_axis)
 {
@@ -484,7 +510,7 @@ static bool in_a_row(const struct head_buffer *dst, struct pl_vec *pieces,
         return false;
     }
     for (size_t i = 0; i < pieces->count; i++) {
-        if (!box_dense(&items[i].src->frame, &items[i].box) ||
+        if (items[i].part || !box_dense(&items[i].src->frame, &items[i].box) ||
             !along_axis(&dst->frame, &items[i].box, &axis)) {
             return false;
         }
@@ -506,8 +532,8 @@ static bool in_a_row(const struct head_buffer *dst, struct pl_vec *pieces,
 }
 
 /*
- * Fill dst from pieces. What is there already goes in one launch. What is still being made goes piece by piece: a launch fails as a whole, and who reads
- * another part of dst must not fail because of a part that it does not read. Parts go one by one too.
+ * Fill dst from pieces. Small ones that a function joins, and what is there already, go in one launch. What else is still being made goes piece by piece: a launch
+ * fails as a whole, and who reads another part of dst must not fail because of a part that it does not read. Parts go one by one too.
  */
 static void start_copies(struct head_core *core, struct head_buffer *dst,
                          struct pl_vec *pieces)
@@ -516,6 +542,10 @@ static void start_copies(struct head_core *core, struct head_buffer *dst,
     size_t together          = 0;
     uint64_t axis;
 
+    if (all_small(pieces) && in_a_row(dst, pieces, &axis)) {
+        start_copy(core, dst, &dst->frame, true, items, pieces->count, &axis);
+        return;
+    }
     for (size_t i = 0; i < pieces->count; i++) {
         if (!items[i].part && !box_pending(items[i].src, &items[i].box)) {
             struct head_piece piece = items[i];
@@ -525,10 +555,7 @@ static void start_copies(struct head_core *core, struct head_buffer *dst,
         }
     }
     if (together > 0) {
-        bool joins =
-            together == pieces->count && all_small(pieces) && in_a_row(dst, pieces, &axis);
-
-        start_copy(core, dst, &dst->frame, true, items, together, joins ? &axis : NULL);
+        start_copy(core, dst, &dst->frame, true, items, together, NULL);
     }
     for (size_t i = together; i < pieces->count; i++) {
         start_copy(core, dst, &items[i].box, i == 0, &items[i], 1, NULL);

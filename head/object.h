@@ -298,6 +298,8 @@ bool head_move_pieces(struct head_core *core, struct head_array *array,
                       const struct pl_box *box, struct head_buffer *dst, uint32_t operand,
                       struct pl_vec *io_pieces, struct pl_vec *io_held,
                       struct head_failure **out_failure);
+/* It is being filled by one launch that fails with any of several others: only who reads all of it may find it. */
+bool head_move_joint(const struct head_buffer *buffer);
 /* Into how many parts a large piece is cut (move.c); bytes: at least config.chain_bytes. */
 uint32_t head_move_parts(const struct head_core *core, uint64_t bytes);
 /* Does a launch of `to` read memory of `from` itself, and needs no launch there? */

@@ -40,24 +40,39 @@ struct head_array *head_read_compact(struct head_core *core, struct head_array *
     return dense;
 }
 
+/* For the copies of what a fragment shows: those that fail with something else (head_move_joint), or the others. How many there are. */
+static unsigned locate_fragment(struct head_wait *wait,
+                                const struct head_fragment *fragment, bool joint)
+{
+    struct pl_list *it;
+    struct pl_box part;
+    unsigned count = 0;
+
+    pl_list_for_each(it, &fragment->tile->instances) {
+        const struct head_instance *instance =
+            pl_container_of(it, struct head_instance, tile_link);
+
+        if (instance->buffer->spilled == NULL &&
+            head_move_joint(instance->buffer) == joint &&
+            pl_box_intersection(&instance->box, &fragment->box, &part)) {
+            head_wait_to_map(wait, instance->buffer, &part);
+            count++;
+        }
+    }
+    return count;
+}
+
 /* Answered now, or when the last of those that it waits for has ended. */
 static void locate_places(struct head_wait *wait, struct head_array *hold)
 {
-    struct pl_list *pos, *it;
-    struct pl_box part;
+    struct pl_list *pos;
 
     pl_list_for_each(pos, &hold->fragments) {
         const struct head_fragment *fragment =
             pl_container_of(pos, struct head_fragment, array_link);
 
-        pl_list_for_each(it, &fragment->tile->instances) {
-            const struct head_instance *instance =
-                pl_container_of(it, struct head_instance, tile_link);
-
-            if (instance->buffer->spilled == NULL &&
-                pl_box_intersection(&instance->box, &fragment->box, &part)) {
-                head_wait_to_map(wait, instance->buffer, &part);
-            }
+        if (locate_fragment(wait, fragment, false) == 0) {
+            (void)locate_fragment(wait, fragment, true); /* better than nothing */
         }
     }
 }

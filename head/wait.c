@@ -80,6 +80,32 @@ static void add_location(struct head_core *core, struct pl_vec *out, uint64_t bu
     location->n_frame = wire_box_put(frame, location->frame);
 }
 
+static bool is_settled(const struct head_instance *instance)
+{
+    const struct pl_list *pos;
+
+    pl_list_for_each(pos, &instance->buffer->writers) {
+        if (pl_box_intersects(&pl_container_of(pos, struct head_use, link)->box,
+                              &instance->box)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Of two copies of a part: one that is there, which not all are that were begun since, or need not be waited for (locate_places); then a near one. */
+static bool serves_better(const struct head_instance *a, const struct head_instance *b,
+                          const struct head_client *client)
+{
+    bool settled_a = is_settled(a), settled_b = is_settled(b);
+
+    if (settled_a != settled_b) {
+        return settled_a;
+    }
+    return a->buffer->device->kind == 1 &&
+           strcmp(a->buffer->device->host, client->host) == 0;
+}
+
 /* One location for each part of a fragment that one instance serves. */
 static void add_locations(struct head_core *core, struct pl_vec *out,
                           struct head_tile *tile, const struct pl_box *box,
@@ -93,11 +119,9 @@ static void add_locations(struct head_core *core, struct pl_vec *out,
     pl_list_for_each(pos, &tile->instances) {
         struct head_instance *instance =
             pl_container_of(pos, struct head_instance, tile_link);
-        bool near = instance->buffer->device->kind == 1 &&
-                    strcmp(instance->buffer->device->host, client->host) == 0;
 
         if (instance->buffer->spilled == NULL && pl_box_intersects(&instance->box, box) &&
-            (best == NULL || near)) {
+            (best == NULL || serves_better(instance, best, client))) {
             best = instance;
         }
     }

@@ -316,15 +316,115 @@ TEST(larger_parts_that_are_there_are_copied)
     end();
 }
 
-/* A launch fails as a whole, and who reads one part must not fail with another. */
-TEST(parts_that_are_being_made_come_one_by_one)
+/* 512 KiB: a launch fails as a whole, and who reads one part must not fail with another. */
+TEST(larger_parts_that_are_being_made_come_one_by_one)
 {
+    uint64_t before;
+
+    make_parts(1 << 17);
+    before = head_device_at(core, 1)->seq_last;
+    submit_part(50, 1, PLASMON__V1__MODE__MODE_IN, PARTS, 0);
+    ASSERT_EQ(head_device_at(core, 1)->seq_last, before + PARTS + 1);
+    end();
+}
+
+/* Half of them are there. */
+TEST(small_parts_that_are_being_made_come_by_one_kernel_that_waits_for_all)
+{
+    const struct head_task *copy;
+    uint64_t before;
+
+    make_parts(64);
+    finish_all();
+    for (int64_t part = 4; part < 12; part++) {
+        submit_part(30 + (uint64_t)part, part >= PARTS / 2, PLASMON__V1__MODE__MODE_OUT,
+                    part, 64);
+    }
+    before = head_device_at(core, 1)->seq_last;
+    submit_part(50, 1, PLASMON__V1__MODE__MODE_IN, PARTS, 0);
+    ASSERT_EQ(head_device_at(core, 1)->seq_last, before + 2); /* and the reader */
+    copy = last_task(1, 1);
+    ASSERT_EQ(copy->function, pl_hash_name("concatenate"));
+    ASSERT_EQ(copy->use_count, PARTS + 1);
+    ASSERT_EQ(copy->producers_open, 8);
+    submit_part(51, 1, PLASMON__V1__MODE__MODE_IN, PARTS, 0); /* finds it */
+    ASSERT_EQ(head_device_at(core, 1)->seq_last, before + 3);
+    end();
+}
+
+/* A task fails on its device: what that one told last has all before it done. */
+static void fail_task(uint32_t device, uint64_t id)
+{
+    Plasmon__V1__WorkerFrame frame     = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__LaunchFailure failed  = PLASMON__V1__LAUNCH_FAILURE__INIT,
+                               *list[] = {&failed};
+    struct pl_err err                  = {0};
+
+    head_core_flush(core);
+    for (uint64_t seq = head_device_at(core, device)->seq_oldest;
+         seq <= head_device_at(core, device)->seq_last; seq++) {
+        if (task_of(device, seq) != NULL && task_of(device, seq)->id == id) {
+            failed.seq = seq;
+        }
+    }
+    ASSERT_TRUE(failed.seq != 0);
+    failed.status  = PLASMON_EFUNCTION;
+    failed.text    = (char *)"the test says so";
+    frame.n_failed = 1;
+    frame.failed   = list;
+    ASSERT_OK(head_core_worker_frame(core, device, &frame, &err));
+}
+
+TEST(who_reads_one_of_the_parts_that_one_kernel_brings_does_not_fail_with_another)
+{
+    const struct head_task *whole, *part;
     uint64_t before;
 
     make_parts(64);
     before = head_device_at(core, 1)->seq_last;
     submit_part(50, 1, PLASMON__V1__MODE__MODE_IN, PARTS, 0);
-    ASSERT_EQ(head_device_at(core, 1)->seq_last, before + PARTS + 1);
+    submit_part(51, 1, PLASMON__V1__MODE__MODE_IN, 3, 64);
+    ASSERT_EQ(head_device_at(core, 1)->seq_last, before + 4);
+    whole = last_task(1, 2);
+    part  = last_task(1, 0);
+    ASSERT_EQ(last_task(1, 1)->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY); /* of part 3 */
+    ASSERT_EQ(last_task(1, 1)->use_count, 2);
+    ASSERT_TRUE(source_of(last_task(1, 1))->buffer->device == head_device_at(core, 0));
+    fail_task(0, 2 + 5); /* part 5 */
+    ASSERT_TRUE(whole->failure != NULL);
+    ASSERT_TRUE(part->failure == NULL);
+    submit_part(52, 1, PLASMON__V1__MODE__MODE_IN, 4,
+                64); /* what failed has left nothing */
+    ASSERT_EQ(last_task(1, 1)->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    ASSERT_TRUE(last_task(1, 0)->failure == NULL);
+    end();
+}
+
+/* When all parts are made, nothing can fail any more: what the kernel brings serves everybody. */
+TEST(what_one_kernel_brings_serves_who_reads_a_part_when_the_parts_are_made)
+{
+    struct head_device *device;
+    uint64_t before;
+
+    make_parts(64);
+    submit_part(50, 1, PLASMON__V1__MODE__MODE_IN, PARTS, 0);
+    head_core_flush(core);
+    for (uint32_t i = 0; i < 2; i++) { /* the parts alone */
+        Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+        Plasmon__V1__Range range = PLASMON__V1__RANGE__INIT, *list[] = {&range};
+        struct pl_err err = {0};
+
+        device       = head_device_at(core, i);
+        range.first  = device->seq_oldest;
+        range.count  = device->seq_last - device->seq_oldest + 1 - (i == 1 ? 2 : 0);
+        frame.n_done = 1;
+        frame.done   = list;
+        ASSERT_OK(head_core_worker_frame(core, i, &frame, &err));
+    }
+    before = head_device_at(core, 1)->seq_last;
+    ASSERT_TRUE(!last_task(1, 1)->finished);
+    submit_part(51, 1, PLASMON__V1__MODE__MODE_IN, 3, 64);
+    ASSERT_EQ(head_device_at(core, 1)->seq_last, before + 1);
     end();
 }
 
