@@ -150,13 +150,15 @@ struct graph_profile {
     uint32_t limit_permille;        /* with time limits and cancels by force */
     uint32_t
         head_crash_permille; /* the head writes a journal and is killed; 0: it writes none */
-    uint32_t gone_permille;  /* a device is lost for good */
-    uint32_t host_permille;  /* of these: several, with their host */
-    bool drains;             /* .. and it is drained before: see sim_config */
-    bool no_puts;            /* so that everything can be made again */
-    uint32_t crashes_most;   /* in one graph; 0: 3 */
-    uint32_t breaks_most;    /* 0: 4 */
-    uint32_t cut_permille;   /* the network is cut now and then */
+    uint32_t
+        head_stops_most; /* of these: it stands still, and another one goes on; no draw */
+    uint32_t gone_permille; /* a device is lost for good */
+    uint32_t host_permille; /* of these: several, with their host */
+    bool drains;            /* .. and it is drained before: see sim_config */
+    bool no_puts;           /* so that everything can be made again */
+    uint32_t crashes_most;  /* in one graph; 0: 3 */
+    uint32_t breaks_most;   /* 0: 4 */
+    uint32_t cut_permille;  /* the network is cut now and then */
     uint32_t cuts_most;
     uint32_t
         stop_permille; /* workers stand still; their stores watch, fence and start them */

@@ -361,6 +361,11 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
             config->head_crashes_max     = (uint32_t)graph_between(graph, 1, 4);
             config->head_crash_millionth = 4000;
         }
+        if (profile->head_stops_most > 0 && graph->seed % 2 == 0) { /* likewise */
+            config->head_stops_max =
+                1 + (uint32_t)(graph->seed / 2 % profile->head_stops_most);
+            config->head_crash_millionth = 4000;
+        }
     }
     if (profile->limit_permille > 0 && !graph->replays) { /* no draw without */
         graph->limits           = graph_chance(graph, profile->limit_permille);

@@ -437,7 +437,7 @@ static bool is_quiet(void *user)
 {
     const struct sim *sim = user;
 
-    return sim->events.count == 0 || sim_journal_quiet(sim);
+    return sim->events.count == 0 || (!sim_head_down(sim) && sim_journal_quiet(sim));
 }
 
 /*
@@ -498,6 +498,7 @@ bool graph_play(struct graph *graph, struct sim *sim)
 
     /* From here on nothing breaks any more: what is left must go. */
     sim->config.crashes_max = sim->config.breaks_max = sim->config.head_crashes_max = 0;
+    sim->config.head_stops_max                                                      = 0;
     sim->config.gone_max = sim->config.cuts_max = sim->config.stops_max = 0;
     sim->config.store_deaths_max = sim->config.spill_deaths_max = 0;
     if (!sim->failed) {

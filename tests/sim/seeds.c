@@ -44,3 +44,23 @@ uint64_t seeds_run(uint64_t by_default, bool (*run)(uint64_t seed, void *user), 
            (unsigned long long)first);
     return count;
 }
+
+static const char *const cell_texts[] = {
+#define XX(name, text) [SIM_CELL_##name] = text,
+    SIM_CELLS(XX)
+#undef XX
+};
+
+void seeds_assert_met(const struct graph_coverage *sum, uint64_t enough,
+                      enum sim_cell first, enum sim_cell last)
+{
+    for (uint32_t i = first; i <= (uint32_t)last; i++) {
+        printf("# %8llu  %s\n", (unsigned long long)sum->met[i], cell_texts[i]);
+    }
+    (void)fflush(stdout);
+    for (uint32_t i = first; sum->graphs >= enough && i <= (uint32_t)last; i++) {
+        if (sum->met[i] == 0) {
+            test_fail(__FILE__, __LINE__, "never met: %s", cell_texts[i]);
+        }
+    }
+}

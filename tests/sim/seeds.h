@@ -13,5 +13,8 @@ uint64_t seeds_run(uint64_t by_default, bool (*run)(uint64_t seed, void *user), 
 /* graph_run() for each. */
 uint64_t seeds_run_graphs(uint64_t by_default, const struct graph_profile *profile,
                           struct graph_coverage *sum);
+/* Prints how often those from `first` to `last` were met; each at least once, if there were `enough` runs. */
+void seeds_assert_met(const struct graph_coverage *sum, uint64_t enough,
+                      enum sim_cell first, enum sim_cell last);
 
 #endif

@@ -19,6 +19,7 @@
  *   sim_begun.c    what a worker says of launches that had not begun when it died
  *   sim_head.c     the head process: the machine, and what it puts out
  *   sim_journal.c  its journal: batches on their way, crashes, and what is left
+ *   sim_standby.c  a head that stands still, and the one that takes its place
  *   sim_spill.c    the store's memory and files for what devices have no room for
  *   sim_client.c   a client: sending, answers, reconnecting
  *   sim_calls.c    what it asks for: frames made by hand
@@ -100,6 +101,8 @@ struct sim_pipe {
     uint64_t life; /* a break starts a new one; what is in flight of an older one is lost */
     uint64_t last_ns;
     bool up;
+    bool old;              /* to a head whose place another one has taken */
+    bool unread;           /* .. and which stands still: one of the holds */
     uint32_t holds;        /* reasons why nothing is delivered now */
     struct pl_vec waiting; /* struct sim_bytes *: arrived meanwhile; owned */
 };
@@ -193,7 +196,11 @@ void sim_cut_died(struct sim_cut *cut);  /* the process, before its connection b
     XX(STORE_TOLD_TWICE, "a death that the head was told again")                          \
     XX(GROWTH_ALONE, "a device that wanted more memory while there was no store")         \
     XX(GROWTH_HANDED, "new memory that was handed to the next store")                     \
-    XX(GROWTH_LOST, "new memory that went with its worker")
+    XX(GROWTH_LOST, "new memory that went with its worker")                               \
+    XX(HEAD_WENT_ON, "a head that stood still, and went on before another one came")      \
+    XX(HEAD_TAKEN_OVER, "a head whose place another one took while it stood still")       \
+    XX(HEAD_OLD_READS, "something that was said to a head that is not the one any more")  \
+    XX(HEAD_REFUSED, "a head that went on too late, and was refused by its journal")
 enum sim_cell {
 #define XX(name, text) SIM_CELL_##name,
     SIM_CELLS(XX)
@@ -869,7 +876,10 @@ struct sim_head {
         sessions[SIM_CLIENTS_MAX]; /* of the clients, as far as they said hello; 0: none */
     bool flush_pending;
     /* With a journal (sim_journal.c). */
-    uint64_t life;          /* a crash begins a new one */
+    uint64_t life;    /* a crash begins a new one */
+    bool stopped;     /* it stands still (sim_standby.c) */
+    uint64_t unheard; /* batches that were stored meanwhile */
+    uint32_t stops;
     uint64_t down_until_ns; /* who connects before is refused */
     struct pl_vec batches;  /* struct sim_batch: all of them; the first `stored` ones are */
     uint64_t stored;
@@ -884,8 +894,39 @@ struct sim_head {
         checkpoints_pairs;
 };
 
+/* One whose place another one has taken. */
+struct sim_old_head {
+    struct head_machine *machine; /* NULL: there is none */
+    uint64_t serial;
+    bool speaks; /* what is put out just now is its */
+    struct pl_vec held;
+    uint64_t stored; /* of its batches, before the other one came */
+    uint64_t sessions[SIM_CLIENTS_MAX];
+};
+
+/* sim_standby.c */
+void sim_head_maybe_stop(struct sim *sim);
+void sim_old_head_put(struct sim *sim, const struct sim_pipe *to_head,
+                      struct sim_pipe *from_head, const uint8_t *data, size_t length);
+/* What arrives there over a pipe that is `old`. */
+void sim_old_head_worker(struct sim_worker *worker, const uint8_t *data, size_t length);
+void sim_old_head_client(struct sim_client *client, const uint8_t *data, size_t length);
+void sim_old_head_node(struct sim_node *node);
+void sim_old_head_finish(struct sim *sim);
+
 /* sim_journal.c */
+/* Nobody listens there, or nobody who runs. */
 bool sim_head_down(const struct sim *sim);
+/* It leaves the head: data is freed. */
+void sim_held_leave(struct sim *sim, struct sim_held *held);
+void sim_held_drop(struct pl_vec *held, size_t from);
+/* It goes on, and hears what was stored meanwhile. */
+void sim_journal_heard(struct sim *sim);
+/*
+ * Its machine is somebody else's by now, or was destroyed: another one is made from what was stored. broken: with the process all
+ * connections ended.
+ */
+void sim_head_replace(struct sim *sim, bool broken);
 /* It leaves the head, when all that it says of what was taken over is stored. Takes data (NULL: fence). */
 void sim_journal_put(struct sim *sim, struct sim_pipe *pipe, const uint8_t *data,
                      size_t length);
@@ -936,9 +977,10 @@ struct sim_config {
     bool journal;                /* the head writes one, and may crash */
     uint32_t head_crashes_max;
     uint32_t head_crash_millionth;
-    uint64_t spill_memory; /* of the host; 0: nothing is spilled */
-    uint32_t write_back;   /* percent of a device; 0: nothing is copied ahead of need */
-    bool on_demand;        /* nothing is brought back before its turn */
+    uint32_t head_stops_max; /* it stands still, and another one takes its place */
+    uint64_t spill_memory;   /* of the host; 0: nothing is spilled */
+    uint32_t write_back;     /* percent of a device; 0: nothing is copied ahead of need */
+    bool on_demand;          /* nothing is brought back before its turn */
     uint64_t spill_files;
     uint32_t spill_full_permille; /* of the writes find no room */
     uint32_t
@@ -984,6 +1026,7 @@ struct sim {
     struct head_core *head;
     struct wire_arena head_arena;
     struct sim_head head_process; /* `head` is the core in there */
+    struct sim_old_head old_head;
 
     struct sim_worker workers[SIM_DEVICES_MAX];
     struct sim_node node;
@@ -1060,6 +1103,7 @@ uint64_t sim_losses_task(const struct sim_worker *worker, uint64_t seq); /* its 
 uint64_t sim_task_key(const struct sim_client *client, uint64_t task);
 /* sim_spill.c: the store is asked */
 void sim_spill_op(struct sim *sim, const struct head_spill_op *op);
+void sim_spill_look_again(struct sim *sim); /* the head went on */
 void sim_spill_finish(struct sim *sim);
 /* Who waits for what. */
 void sim_describe(struct sim *sim, struct pl_str *out);

@@ -141,6 +141,7 @@ static void maybe_crash(struct sim *sim)
 static void maybe_crash_head(struct sim *sim)
 {
     if (sim->head_process.crashes < sim->config.head_crashes_max &&
+        !sim->head_process.stopped &&
         (!sim->config.stores || sim_node_settled(&sim->node)) &&
         sim_below(sim, 1000000) < sim->config.head_crash_millionth) {
         sim_head_crash(sim);
@@ -234,6 +235,7 @@ bool sim_step(struct sim *sim)
     sim_store_maybe_stop(sim);
     maybe_crash(sim);
     maybe_crash_head(sim);
+    sim_head_maybe_stop(sim);
     maybe_lose(sim);
     if (sim->config.check_every != 0 && sim->steps % sim->config.check_every == 0) {
         head_core_check(sim->head);
@@ -426,10 +428,12 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
     }
     *out_sim = sim;
     /* Devices first, so that a client finds all of them. */
-    sim->config.clients  = 0;
-    sim->config.gone_max = 0;
+    sim->config.clients        = 0;
+    sim->config.gone_max       = 0;
+    sim->config.head_stops_max = 0; /* it holds what everybody says */
     (void)sim_run_until(sim, all_up, sim);
-    sim->config.clients = config->clients;
+    sim->config.clients        = config->clients;
+    sim->config.head_stops_max = config->head_stops_max;
     for (uint32_t i = 0; i < config->clients; i++) {
         sim_client_start(&sim->clients[i], sim, i);
     }

@@ -10,7 +10,8 @@
 
 enum {
     FLUSH_MAX_NS    = 8000,
-    NOTICE_MAX_NS   = 200000, /* until a broken connection is noticed */
+    NOTICE_MAX_NS   = 200000,  /* until a broken connection is noticed */
+    LOOK_AGAIN_NS   = 1000000, /* a head that stands still */
     LINK_KEPT_BYTES = 64 << 20,
     LEASE_MS        = 10000,
 };
@@ -23,8 +24,13 @@ static void op_client_send(void *user, uint64_t session, const uint8_t *bytes,
     struct sim *sim = user;
 
     for (uint32_t i = 0; i < SIM_CLIENTS_MAX; i++) {
-        if (session != 0 && sim->head_process.sessions[i] == session) {
-            sim_journal_put(sim, &sim->clients[i].from_head, bytes, length);
+        struct sim_client *client = &sim->clients[i];
+
+        if (sim->old_head.speaks && sim->old_head.sessions[i] == session) {
+            sim_old_head_put(sim, &client->to_head, &client->from_head, bytes, length);
+        } else if (!sim->old_head.speaks && session != 0 &&
+                   sim->head_process.sessions[i] == session) {
+            sim_journal_put(sim, &client->from_head, bytes, length);
         }
     }
 }
@@ -38,7 +44,11 @@ static void op_worker_send(void *user, uint32_t device, const uint8_t *bytes, si
         return; /* perhaps to a device whose number has another one by now */
     }
     PL_CHECK(worker != NULL);
-    sim_journal_put(sim, &worker->from_head, bytes, length);
+    if (sim->old_head.speaks) {
+        sim_old_head_put(sim, &worker->to_head, &worker->from_head, bytes, length);
+    } else {
+        sim_journal_put(sim, &worker->from_head, bytes, length);
+    }
 }
 
 static void op_fence(void *user, const char *host, uint32_t host_device,
@@ -47,7 +57,9 @@ static void op_fence(void *user, const char *host, uint32_t host_device,
     struct sim *sim = user;
 
     (void)host;
-    sim_journal_fence(sim, &sim->workers[host_device], incarnation);
+    if (!sim->old_head.speaks) {
+        sim_journal_fence(sim, &sim->workers[host_device], incarnation);
+    }
 }
 
 /* A session is given up when its client has been away for a lease, and not before. */
@@ -70,7 +82,7 @@ static void op_session_ended(void *user, uint64_t session)
     for (uint32_t i = 0; i < SIM_CLIENTS_MAX; i++) {
         struct sim_client *client = &sim->clients[i];
 
-        if (sim->head_process.sessions[i] != session) {
+        if (sim->head_process.sessions[i] != session || sim->old_head.speaks) {
             continue;
         }
         sim->head_process.sessions[i] = 0;
@@ -105,8 +117,12 @@ static uint64_t op_random64(void *user)
 
 static void op_spill(void *user, const char *host, const struct head_spill_op *op)
 {
+    struct sim *sim = user;
+
     PL_CHECK(strcmp(host, "simhost") == 0);
-    sim_journal_spill(user, op);
+    if (!sim->old_head.speaks) {
+        sim_journal_spill(sim, op);
+    }
 }
 
 static const struct head_machine_ops machine_ops = {
@@ -137,7 +153,7 @@ static void head_flush(void *user, uint64_t arg, void *data)
     struct sim *sim = user;
 
     (void)data;
-    if (arg != sim->head_process.life) {
+    if (arg != sim->head_process.life || sim->head_process.stopped) {
         return;
     }
     sim->head_process.flush_pending = false;
@@ -251,6 +267,10 @@ void sim_head_from_client(void *user, const uint8_t *data, size_t length)
     Plasmon__V1__ClientFrame *frame = NULL;
     struct pl_err err               = {0};
 
+    if (client->to_head.old) {
+        sim_old_head_client(client, data, length);
+        return;
+    }
     if (sim_head_down(sim)) {
         sim_client_break(client); /* nobody listens there */
         return;
@@ -301,8 +321,10 @@ static void client_noticed(void *user, uint64_t arg, void *data)
     struct sim_client *client = user;
 
     (void)data;
-    if (arg == client->to_head.life && !sim_head_down(client->sim) &&
-        !sim_cut_hides(&client->cut)) {
+    if (arg == client->to_head.life && client->sim->head_process.stopped) {
+        sim_after(client->sim, LOOK_AGAIN_NS, client_noticed, client, arg, NULL);
+    } else if (arg == client->to_head.life && !sim_head_down(client->sim) &&
+               !sim_cut_hides(&client->cut)) {
         sim_head_client_silent(client);
     }
 }
@@ -351,6 +373,10 @@ void sim_head_from_worker(void *user, const uint8_t *data, size_t length)
     Plasmon__V1__WorkerFrame *frame = NULL;
     struct pl_err err               = {0};
 
+    if (worker->to_head.old) {
+        sim_old_head_worker(worker, data, length);
+        return;
+    }
     if (sim_head_down(sim)) {
         sim_worker_break(worker);
         return;
@@ -391,8 +417,10 @@ static void worker_noticed(void *user, uint64_t arg, void *data)
     struct sim_worker *worker = user;
 
     (void)data;
-    if (arg == worker->to_head.life && !sim_head_down(worker->sim) &&
-        !sim_cut_hides(&worker->cut)) {
+    if (arg == worker->to_head.life && worker->sim->head_process.stopped) {
+        sim_after(worker->sim, LOOK_AGAIN_NS, worker_noticed, worker, arg, NULL);
+    } else if (arg == worker->to_head.life && !sim_head_down(worker->sim) &&
+               !sim_cut_hides(&worker->cut)) {
         sim_head_worker_silent(worker);
     }
 }
@@ -616,6 +644,10 @@ void sim_head_from_node(void *user, const uint8_t *data, size_t length)
     Plasmon__V1__NodeFrame *frame = NULL;
     struct pl_err err             = {0};
 
+    if (node->to_head.old) {
+        sim_old_head_node(node);
+        return;
+    }
     if (sim_head_down(sim)) {
         sim_node_break(node);
         return;
@@ -714,6 +746,7 @@ void sim_head_start(struct sim *sim)
 {
     sim->head_process.batches = PL_VEC_INIT(struct sim_batch);
     sim->head_process.held    = PL_VEC_INIT(struct sim_held);
+    sim->old_head.held        = PL_VEC_INIT(struct sim_held);
     sim_head_machine(sim, &sim->head_process.machine);
     sim_head_begin(sim);
     sim->head = head_machine_core(sim->head_process.machine);
@@ -725,6 +758,7 @@ void sim_head_finish(struct sim *sim)
 {
     sim->head_process.life++;
     head_machine_destroy(sim->head_process.machine);
+    sim_old_head_finish(sim);
     sim_journal_finish(sim);
     wire_arena_finish(&sim->head_arena);
 }

@@ -22,12 +22,12 @@ enum {
 
 bool sim_head_down(const struct sim *sim)
 {
-    return sim->now_ns < sim->head_process.down_until_ns;
+    return sim->now_ns < sim->head_process.down_until_ns || sim->head_process.stopped;
 }
 
 /* ------------------------------------------------------------------------------------------ output */
 
-static void held_leave(struct sim *sim, struct sim_held *held)
+void sim_held_leave(struct sim *sim, struct sim_held *held)
 {
     if (held->fence != NULL) {
         sim_limits_order(held->fence, held->incarnation);
@@ -51,7 +51,7 @@ static void release(struct sim *sim)
         struct sim_held *one = pl_vec_at(&held, i);
 
         if (one->batch <= head->stored) {
-            held_leave(sim, one);
+            sim_held_leave(sim, one);
         } else {
             struct sim_held *kept = pl_vec_push(&head->held);
 
@@ -122,10 +122,22 @@ static void stored(void *user, uint64_t arg, void *data)
     struct sim *sim = user;
 
     (void)data;
-    if (arg == sim->head_process.life) {
-        sim->head_process.stored++;
-        release(sim);
+    if (arg != sim->head_process.life) {
+        return;
     }
+    if (sim->head_process.stopped) {
+        sim->head_process.unheard++;
+        return;
+    }
+    sim->head_process.stored++;
+    release(sim);
+}
+
+void sim_journal_heard(struct sim *sim)
+{
+    sim->head_process.stored += sim->head_process.unheard;
+    sim->head_process.unheard = 0;
+    release(sim);
 }
 
 static void batch_add(struct sim *sim, bool checkpoint, const uint8_t *bytes, size_t length)
@@ -310,12 +322,12 @@ static bool same_state(struct head_core *a, struct head_core *b)
 }
 
 /* What a replayed machine puts out goes nowhere. */
-static void held_drop(struct sim_head *head, size_t from)
+void sim_held_drop(struct pl_vec *held, size_t from)
 {
-    for (size_t i = from; i < head->held.count; i++) {
-        pl_free(((struct sim_held *)pl_vec_at(&head->held, i))->data);
+    for (size_t i = from; i < held->count; i++) {
+        pl_free(((struct sim_held *)pl_vec_at(held, i))->data);
     }
-    head->held.count = from;
+    held->count = from;
 }
 
 void sim_journal_check(struct sim *sim)
@@ -343,7 +355,7 @@ void sim_journal_check(struct sim *sim)
         }
     }
     head_machine_destroy(twin);
-    held_drop(head, held);
+    sim_held_drop(&head->held, held);
     memcpy(head->sessions, sessions, sizeof(sessions));
 }
 
@@ -409,7 +421,7 @@ static void store_is_back(void *user, uint64_t arg, void *data)
     }
 }
 
-void sim_head_crash(struct sim *sim)
+void sim_head_replace(struct sim *sim, bool broken)
 {
     struct sim_head *head     = &sim->head_process;
     struct head_input restart = {.type    = HEAD_INPUT_RESTART,
@@ -417,15 +429,9 @@ void sim_head_crash(struct sim *sim)
     struct pl_err err;
     size_t kept;
 
-    sim_trace(sim, "the head crashes");
-    sim_journal_check(sim);
-    head->crashes++;
     head->life++;
     head->flush_pending = false;
     sim->spill_joined   = false;
-    head->down_until_ns = sim->now_ns + sim_below(sim, DOWN_MAX_NS);
-    head_machine_destroy(head->machine);
-    held_drop(head, 0);
 
     /* Of the batches on their way, those before some one were stored, and the head did not hear of it. */
     kept = head->stored + sim_below(sim, head->batches.count - head->stored + 1);
@@ -436,7 +442,7 @@ void sim_head_crash(struct sim *sim)
     }
     head->stored  = kept;
     head->machine = replay(sim, kept);
-    held_drop(head, 0);
+    sim_held_drop(&head->held, 0);
     if (sim->failed) {
         return;
     }
@@ -446,11 +452,27 @@ void sim_head_crash(struct sim *sim)
     sim->head = head_machine_core(head->machine);
     PL_CHECK(head_machine_input(head->machine, &restart, NULL, &err) == PLASMON_OK);
     devices_look_again(sim);
-    connections_break(sim);
+    if (broken) {
+        connections_break(sim);
+    }
     losses_tell_again(sim);
     sim_limits_head_crashed(sim);
-    sim_after(sim, head->down_until_ns - sim->now_ns, store_is_back, sim, head->life, NULL);
+    sim_after(sim, head->down_until_ns - pl_min_u64(head->down_until_ns, sim->now_ns),
+              store_is_back, sim, head->life, NULL);
     sim_head_flush_soon(sim);
+}
+
+void sim_head_crash(struct sim *sim)
+{
+    struct sim_head *head = &sim->head_process;
+
+    sim_trace(sim, "the head crashes");
+    sim_journal_check(sim);
+    head->crashes++;
+    head->down_until_ns = sim->now_ns + sim_below(sim, DOWN_MAX_NS);
+    head_machine_destroy(head->machine);
+    sim_held_drop(&head->held, 0);
+    sim_head_replace(sim, true);
 }
 
 void sim_journal_finish(struct sim *sim)
@@ -460,7 +482,7 @@ void sim_journal_finish(struct sim *sim)
     for (size_t i = 0; i < head->batches.count; i++) {
         pl_free(((struct sim_batch *)pl_vec_at(&head->batches, i))->bytes);
     }
-    held_drop(head, 0);
+    sim_held_drop(&head->held, 0);
     pl_vec_finish(&head->batches);
     pl_vec_finish(&head->held);
 }

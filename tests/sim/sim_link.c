@@ -42,9 +42,20 @@ void sim_pipe_finish(struct sim_pipe *pipe)
     pl_vec_finish(&pipe->waiting);
 }
 
+/* Whoever stood still at the other end is not who is there next. */
+static void pipe_leave(struct sim_pipe *pipe)
+{
+    if (pipe->unread) {
+        pipe->unread = false;
+        sim_pipe_release(pipe);
+    }
+    pipe->old = false;
+}
+
 void sim_pipe_open(struct sim_pipe *pipe)
 {
     pipe_forget(pipe);
+    pipe_leave(pipe);
     pipe->life++;
     pipe->up = true;
 }
@@ -52,6 +63,7 @@ void sim_pipe_open(struct sim_pipe *pipe)
 void sim_pipe_break(struct sim_pipe *pipe)
 {
     pipe_forget(pipe);
+    pipe_leave(pipe);
     pipe->life++;
     pipe->up = false;
 }

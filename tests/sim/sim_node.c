@@ -17,6 +17,7 @@
 enum {
     CONNECT_MAX_NS = 300000,
     NOTICE_MAX_NS  = 200000,
+    LOOK_AGAIN_NS  = 1000000, /* a head that stands still */
 };
 #define DOWN_MAX_NS   UINT64_C(2000000000)
 #define HANDBACK_NS   UINT64_C(3000000000) /* store/handback.h */
@@ -156,8 +157,10 @@ static void node_lost(void *user, uint64_t arg, void *data)
     struct sim_node *node = user;
 
     (void)data;
-    if (arg == node->to_head.life && !sim_head_down(node->sim) &&
-        !sim_cut_hides(&node->cut)) {
+    if (arg == node->to_head.life && node->sim->head_process.stopped) {
+        sim_after(node->sim, LOOK_AGAIN_NS, node_lost, node, arg, NULL);
+    } else if (arg == node->to_head.life && !sim_head_down(node->sim) &&
+               !sim_cut_hides(&node->cut)) {
         sim_head_node_silent(node);
     }
 }

@@ -28,12 +28,31 @@ struct sim_file {
 struct sim_spill_answer {
     plasmon_status_t status;
     uint64_t host_buffer;
+    bool unheard; /* the head stood still */
 };
 
 static void answer(struct sim *sim, uint64_t id, const struct sim_spill_answer *answer)
 {
     sim_head_spill_done(sim, id, answer->status, answer->host_buffer,
                         answer->status == PLASMON_OK ? "" : "the disk is full");
+}
+
+/* What was answered while the head stood still lay there. */
+void sim_spill_look_again(struct sim *sim)
+{
+    uint64_t id;
+    void *known;
+
+    if (!sim->spill_joined && sim->now_ns >= sim->spill_down_until_ns) {
+        sim_head_spill_up(sim);
+    }
+    for (size_t i = 0; pl_map_next(&sim->spill_answers, &i, &id, &known);) {
+        const struct sim_spill_answer *one = known;
+
+        if (one->unheard && sim->spill_joined) {
+            answer(sim, id, one);
+        }
+    }
 }
 
 static plasmon_status_t file_write(struct sim *sim, const struct head_spill_op *op,
@@ -165,7 +184,11 @@ static void op_done(void *user, uint64_t arg, void *data)
     }
     done              = sim_alloc(sizeof(*done));
     done->status      = op_perform(sim, op, slab, 1000);
+    sim_trace(sim, "the store has done spill op %llu, kind %u, file %llu: %d",
+              (unsigned long long)op->id, op->kind, (unsigned long long)op->file,
+              (int)done->status);
     done->host_buffer = (uintptr_t)sim->spill_slab;
+    done->unheard     = sim->head_process.stopped;
     PL_CHECK(pl_map_set(&sim->spill_answers, op->id, done) == PLASMON_OK);
     answer(sim, op->id, done);
 }

@@ -18,12 +18,6 @@ enum { SEEDS_DEFAULT = 40 };
 
 static struct graph_coverage sum; /* large, and zero at the start of each test's process */
 
-static const char *const cell_texts[] = {
-#define XX(name, text) [SIM_CELL_##name] = text,
-    SIM_CELLS(XX)
-#undef XX
-};
-
 static void run_seeds(const struct graph_profile *profile)
 {
     uint64_t began_ns = pl_thread_cpu_ns(); /* whoever else wants to compute */
@@ -38,18 +32,9 @@ static void run_seeds(const struct graph_profile *profile)
            (unsigned long long)sum.crashes, (unsigned long long)sum.fences);
 }
 
-/* Those from `first` to `last`, each at least once. */
 static void assert_met(enum sim_cell first, enum sim_cell last)
 {
-    for (uint32_t i = first; i <= (uint32_t)last; i++) {
-        printf("# %8llu  %s\n", (unsigned long long)sum.met[i], cell_texts[i]);
-    }
-    (void)fflush(stdout);
-    for (uint32_t i = first; sum.graphs >= SEEDS_DEFAULT && i <= (uint32_t)last; i++) {
-        if (sum.met[i] == 0) {
-            test_fail(__FILE__, __LINE__, "never met: %s", cell_texts[i]);
-        }
-    }
+    seeds_assert_met(&sum, SEEDS_DEFAULT, first, last);
 }
 
 TEST(cuts_of_the_network_change_nothing)

@@ -137,6 +137,15 @@ static const struct graph_profile cut_off = {.devices_min    = 1,
                                              .crashes_most   = 6,
                                              .check_every    = 200};
 
+/* Heads that stand still, and others that take their place. */
+static const struct graph_profile two_heads = {.devices_min         = 1,
+                                               .devices_max         = 3,
+                                               .steps_min           = 40,
+                                               .steps_max           = 90,
+                                               .head_crash_permille = 1,
+                                               .head_stops_most     = 4,
+                                               .check_every         = 200};
+
 /* Seeds until one fails; 0: none did. In a process of its own, since a broken invariant ends it. */
 static void hunt(const char *bug, const struct graph_profile *programs, uint64_t graphs)
 {
@@ -333,6 +342,11 @@ TEST(random_programs_notice_a_dead_worker_that_is_welcomed)
     assert_found("head.serve_the_dead", &cut_off, GRAPHS_MAX);
 }
 
+TEST(random_programs_notice_a_head_that_goes_on_beside_the_next_one)
+{
+    assert_found("journal.any_term", &two_heads, GRAPHS_MAX);
+}
+
 TEST(programs_without_a_bug_pass_with_little_memory_and_with_losses)
 {
     struct graph_coverage *coverage = sim_alloc(sizeof(*coverage));
@@ -367,6 +381,7 @@ TEST(the_same_programs_pass_without_a_bug)
         ASSERT_TRUE(graph_run(seed, &without_store, coverage, true));
         ASSERT_TRUE(graph_run(seed, &without_both, coverage, true));
         ASSERT_TRUE(graph_run(seed, &cut_off, coverage, true));
+        ASSERT_TRUE(graph_run(seed, &two_heads, coverage, true));
     }
     pl_free(coverage);
 }
