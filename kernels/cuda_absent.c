@@ -30,6 +30,17 @@ uint64_t kernel_cuda_scratch(struct kernel_cuda *cuda,
     return 0;
 }
 
+uint64_t kernel_cuda_operations(const struct kernel_function *function,
+                                const struct kernel_arg *args, uint32_t arg_count,
+                                const union kernel_scalar *scalars)
+{
+    (void)function;
+    (void)args;
+    (void)arg_count;
+    (void)scalars;
+    return 1;
+}
+
 plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream *stream,
                                  const struct kernel_function *function,
                                  const struct kernel_arg *args, uint32_t arg_count,

@@ -8,6 +8,7 @@
 #include "kernels/cuda_int.h"
 
 #include "base/alloc.h"
+#include "kernels/cuda_matrix_params.h"
 #include "kernels/matrix.h"
 
 #include <assert.h>
@@ -139,6 +140,84 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
     ROW(test_fail, fail),
     ROW(test_illegal, illegal),
 };
+
+/* ------------------------------------------------------------------------------------------------ operations */
+
+/*
+ * Who counts too little here lets a full stream block who enqueues; who counts too much has the device wait between two calls for as long as the
+ * host takes to see the first one's end, and what follows that call with it. cuSOLVER's geqrf, orgqr, getrf and getrs: some kernels for each panel of
+ * columns.
+ */
+#define OPERATIONS_FFT    32u
+#define OPERATIONS_SOLVER 64u
+#define COLUMNS_OPERATION 2u
+#define OPERATIONS_PANEL  8u /* of a Cholesky factor: ours, trsm, syrk */
+#define OPERATIONS_BYTE   3u /* of a long sort's keys */
+#define OPERATIONS_JACOBI 12u
+#define OPERATIONS_BLAS   4u
+#define OPERATIONS_FEW    3u
+
+static uint64_t columns(const struct kernel_arg *a)
+{
+    return (uint64_t)(a->dim[0] < a->dim[1] ? a->dim[0] : a->dim[1]);
+}
+
+/* Keys, a pass for each byte of theirs, and what they are the keys of. */
+static uint64_t sort_operations(uint32_t dtype)
+{
+    return OPERATIONS_BYTE * (pl_dtype_bytes(dtype) == 8 ? 8 : 4) + 2;
+}
+
+uint64_t kernel_cuda_operations(const struct kernel_function *function,
+                                const struct kernel_arg *args, uint32_t arg_count,
+                                const union kernel_scalar *scalars)
+{
+    const struct cuda_variant *variant = &variants[kernel_id_of(function)];
+    bool scratch                       = variant->scratch != NULL &&
+                   variant->scratch(function, args, arg_count, scalars) != 0;
+
+    switch (kernel_id_of(function)) {
+    case KERNEL_ID_noop:
+    case KERNEL_ID_touch:
+        return 0;
+    case KERNEL_ID_qr:
+    case KERNEL_ID_inverse:
+    case KERNEL_ID_determinant:
+        return OPERATIONS_SOLVER + columns(&args[arg_count - 1]) / COLUMNS_OPERATION;
+    case KERNEL_ID_cholesky:
+        return OPERATIONS_PANEL * (columns(&args[1]) / CUDA_PANEL + 2);
+    case KERNEL_ID_cholesky_solve:
+    case KERNEL_ID_solve_triangular: /* two trsm, each by blocks */
+        return OPERATIONS_PANEL * (columns(&args[1]) / CUDA_PANEL + 2);
+    case KERNEL_ID_svd:
+    case KERNEL_ID_eigh:
+        return OPERATIONS_JACOBI;
+    case KERNEL_ID_sort:
+    case KERNEL_ID_argsort:
+        return scratch ? sort_operations(args[1].dtype) : 1;
+    case KERNEL_ID_sort_into:
+        return 1 + (scratch ? sort_operations(args[0].dtype) : 1);
+    case KERNEL_ID_fft:
+    case KERNEL_ID_ifft:
+    case KERNEL_ID_rfft:
+    case KERNEL_ID_irfft:
+        return OPERATIONS_FFT;
+    case KERNEL_ID_fold:
+    case KERNEL_ID_combine:
+        return scratch ? arg_count : 1; /* each is packed */
+    case KERNEL_ID_concatenate:
+    case KERNEL_ID_topk_merge:
+        return arg_count;
+    case KERNEL_ID_topk_min:
+    case KERNEL_ID_vote:
+    case KERNEL_ID_checksum:
+        return OPERATIONS_FEW;
+    default:
+        return variant->blas ? OPERATIONS_BLAS * (scratch ? 2 : 1)
+               : scratch     ? OPERATIONS_FEW
+                             : 1;
+    }
+}
 
 /* ------------------------------------------------------------------------------------------------ loading */
 

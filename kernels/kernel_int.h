@@ -139,6 +139,9 @@ uint64_t kernel_cuda_scratch(struct kernel_cuda *cuda,
                              const struct kernel_function *function,
                              const struct kernel_arg *args, uint32_t arg_count,
                              const union kernel_scalar *scalars);
+uint64_t kernel_cuda_operations(const struct kernel_function *function,
+                                const struct kernel_arg *args, uint32_t arg_count,
+                                const union kernel_scalar *scalars);
 plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream *stream,
                                  const struct kernel_function *function,
                                  const struct kernel_arg *args, uint32_t arg_count,

@@ -166,6 +166,14 @@ uint64_t kernel_scratch_bytes(struct kernel_context *context,
                               const struct kernel_arg *args, uint32_t arg_count,
                               const union kernel_scalar *scalars, uint32_t scalar_count);
 /*
+ * How many operations (kernels, copies, fills) run() puts into the stream for this call, at most: a stream takes so many that are not done
+ * and no more. Of what a library does inside it is an estimate on the high side. 1 on CPU devices. args as for the scratch.
+ */
+uint64_t kernel_operations(struct kernel_context *context,
+                           const struct kernel_function *function,
+                           const struct kernel_arg *args, uint32_t arg_count,
+                           const union kernel_scalar *scalars, uint32_t scalar_count);
+/*
  * Enqueue on the stream; returns before the work is done. The args were checked. REDUCE arguments accumulate into data (which holds
  * the identity or a partial). Errors found now are returned; errors found when it runs go where the device reports failures
  * (tag on CPU devices).

@@ -184,6 +184,17 @@ uint64_t kernel_scratch_bytes(struct kernel_context *context,
     return cpu_scratch(function, args, arg_count, scalars);
 }
 
+uint64_t kernel_operations(struct kernel_context *context,
+                           const struct kernel_function *function,
+                           const struct kernel_arg *args, uint32_t arg_count,
+                           const union kernel_scalar *scalars, uint32_t scalar_count)
+{
+    (void)scalar_count;
+    return context->kind == DEVICE_CUDA
+               ? kernel_cuda_operations(function, args, arg_count, scalars)
+               : 1;
+}
+
 plasmon_status_t kernel_prepared(struct kernel_context *context,
                                  const struct kernel_function *function,
                                  const struct kernel_arg *args, uint32_t arg_count,

@@ -53,6 +53,7 @@ plasmon_status_t worker_begun_tell(struct worker_core *core,
     plasmon_status_t status =
         core->config.ops->begin(core->config.user, stream, launch->seq);
 
+    worker_stream_put(core, stream, 1);
     if (status == PLASMON_OK) {
         core->streams[stream].held_up = false;
         store_timeline_know(core->timeline, launch->seq, STORE_KNOWN_TELLS);

@@ -38,6 +38,11 @@ void worker_check_finish(struct worker_check *check);
 /* Bytes on the device that a check of this call needs. */
 uint64_t worker_check_scratch(const struct worker_check *check,
                               const struct kernel_arg *args, uint32_t arg_count);
+/* With a check a function goes in twice, and each argument is put aside, filled, brought back and looked at. */
+static inline uint64_t worker_check_operations(uint64_t operations, uint32_t arg_count)
+{
+    return 2 * operations + 8 * (uint64_t)arg_count + 3;
+}
 /* Addresses in args. */
 plasmon_status_t worker_check_run(struct worker_check *check, uint32_t stream_number,
                                   struct device_stream *stream,

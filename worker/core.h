@@ -21,8 +21,9 @@
  *     "done" still means that everything before it is done; what it should have written is never sealed. Half a transfer
  *     that failed still moves the words of the staging ring.
  *   - a launch with a time limit is marked as it begins, and its word follows right behind it (condemn.c).
- *   - at most WORKER_DEPTH launches are on the device at a time: a driver whose queues are full blocks the thread that enqueues, and
- *     with it whoever could still end a kernel that never ends.
+ *   - at most WORKER_DEPTH launches are on the device at a time, and WORKER_OPERATIONS operations in a stream: a driver whose queues are full
+ *     blocks the thread that enqueues, and with it whoever could still end a kernel that never ends. A launch of more
+ *     operations than that goes when nothing else is in its stream.
  *   - what a restarted worker is sent again is done one launch at a time, so that if it dies again there is one to blame.
  *   - restart: launches that the timeline shows complete are sealed; the head sends the rest again with the same seqs; a launch
  *     that the ring already names keeps its stream; one that the head leaves out (it is over for it) is passed as SKIP.
@@ -62,10 +63,12 @@ enum { WORKER_BRANCH = 64, WORKER_BRANCH_MAX = 8 };
 enum { WORKER_STREAM_ALONE = 63 };
 
 /*
- * CUDA's queues take about a thousand operations a stream before a call blocks; a launch has up to four (wait, begin, kernel, signal). 256
- * kernels of 2 us last ten times as long as it takes to hear of a completion and enqueue more.
+ * 256 kernels of 2 us last ten times as long as it takes to hear of a completion and enqueue more. CUDA takes 1024 operations that are not done
+ * in a stream (measured: the next call blocks); a launch of one kernel has two or three (begin, kernel, signal), but a QR factor has
+ * hundreds, and half a transfer three for each chunk. What is put in beside launches (a join by another stream's need, a write of the
+ * word) is in what is left to 1024.
  */
-enum { WORKER_DEPTH = 256 };
+enum { WORKER_DEPTH = 256, WORKER_OPERATIONS = 900 };
 
 /* Instead of an offset in stage_send and stage_recv: move the ring's words, no bytes. */
 #define WORKER_NOWHERE UINT64_MAX
@@ -262,6 +265,10 @@ struct worker_ops {
     uint64_t (*scratch_bytes)(void *user, const struct kernel_function *function,
                               const struct kernel_arg *args, uint32_t arg_count,
                               const union kernel_scalar *scalars, uint32_t scalar_count);
+    /* How many operations run() puts into the stream, at most (kernel_operations()). args as there. NULL: one. */
+    uint64_t (*operations)(void *user, const struct kernel_function *function,
+                           const struct kernel_arg *args, uint32_t arg_count,
+                           const union kernel_scalar *scalars, uint32_t scalar_count);
     plasmon_status_t (*run)(void *user, uint32_t stream,
                             const struct kernel_function *function,
                             const struct kernel_arg *args, uint32_t arg_count,

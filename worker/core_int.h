@@ -140,6 +140,8 @@ struct worker_launch {
     uint64_t scratch_bytes;  /* in hand: none or all */
     uint64_t scratch_before; /* shared: the launch that had it last */
     uint32_t stream;         /* once stream_chosen */
+    uint64_t run_operations; /* of its function; of a graph's node too; once checked */
+    uint64_t put;            /* as of its stream, when it went in */
     uint64_t data_bytes;
 
     struct worker_pair *pair; /* traffic.c: NULL: moves nothing */
@@ -173,6 +175,8 @@ struct worker_fifo {
 struct worker_stream {
     struct worker_fifo running; /* enqueued, not yet seen complete */
     uint64_t last;              /* last seq that went in */
+    uint64_t put;               /* operations that went in, ever; ... */
+    uint64_t over;              /* ... and those of launches that were seen complete */
     uint64_t
         hazard; /* last seq in here that may wait for another device, itself or through a join */
     uint32_t peer;        /* of the last SEND in here, which is not after `hazard` */
@@ -271,7 +275,7 @@ struct worker_core {
         freed_count; /* counts returns of memory, so that a starved front tries again only after one */
     uint64_t starved_at;    /* freed_count when the front found no memory */
     uint32_t running_count; /* enqueued, not seen complete: all streams */
-    bool waits_running;     /* the front waits until fewer are */
+    bool waits_running;     /* the front waits until fewer are, or fewer operations */
     struct worker_condemning condemned;
     uint32_t forced;    /* running launches that are to be condemned one after the other */
     bool waits_memory;  /* the front does */
@@ -467,6 +471,12 @@ uint32_t worker_stream_choose(struct worker_core *core,
 /* Enqueue waits and joins for everything in `after`. True: nothing was needed. */
 bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
                          uint32_t stream);
+/* So many operations go in. */
+static inline void worker_stream_put(struct worker_core *core, uint32_t stream,
+                                     uint64_t operations)
+{
+    core->streams[stream].put += operations;
+}
 void worker_stream_signal(struct worker_core *core, uint32_t stream);
 void worker_stream_signalled(struct worker_stream *stream); /* up to its last launch */
 /* Before work that may wait for another device by itself: the words of all streams are written. */
@@ -508,6 +518,9 @@ bool worker_graph_memory_again(struct worker_core *core, const struct worker_lau
 /* Its memory is in hand: will something be recorded or changed for it, and not just replayed? */
 bool worker_graph_records(const struct worker_core *core,
                           const struct worker_launch *launch);
+/* How many operations it puts into its stream. */
+uint64_t worker_graph_operations(const struct worker_core *core,
+                                 const struct worker_graph *graph);
 plasmon_status_t worker_graph_enqueue(struct worker_core *core,
                                       struct worker_launch *launch, uint32_t stream,
                                       struct pl_err *err);
@@ -530,6 +543,9 @@ plasmon_status_t worker_piece_source(const struct worker_core *core,
  * loaded yet; again later.
  */
 bool worker_launch_check(struct worker_core *core, struct worker_launch *launch);
+/* How many operations its work puts into its stream, at most. It was checked. */
+uint64_t worker_launch_operations(struct worker_core *core,
+                                  const struct worker_launch *launch);
 /* Publish, and put everything into its stream. */
 void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launch);
 

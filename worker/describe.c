@@ -12,7 +12,8 @@
 static const char *host_wait(const struct worker_core *core)
 {
     if (core->waits_running) {
-        return "for room: as many launches are enqueued as may be";
+        return "for room: as many launches, or operations in its stream, are enqueued as "
+               "may be";
     }
     if (core->waits_memory) {
         return "for memory";

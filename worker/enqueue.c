@@ -57,6 +57,25 @@ static plasmon_status_t prepare(struct worker_core *core,
                               keep, worker_streams_quiet(core), err);
 }
 
+/* With the identities that accumulators begin with. */
+static uint64_t run_operations(const struct worker_core *core,
+                               const struct worker_launch *launch,
+                               const struct kernel_arg *args)
+{
+    const struct worker_ops *ops = core->config.ops;
+    uint64_t operations          = 1;
+
+    if (ops->operations != NULL) {
+        operations =
+            ops->operations(core->config.user, launch->function, args,
+                            launch->operand_count, launch->scalars, launch->scalar_count);
+    }
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        operations += args[i].mode == KERNEL_REDUCE && args[i].reduce_op != 0;
+    }
+    return operations;
+}
+
 plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch *launch,
                                   bool keep, uint64_t *out_scratch, struct pl_err *err)
 {
@@ -93,6 +112,7 @@ plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch
         *out_scratch = core->config.ops->scratch_bytes(
             core->config.user, launch->function, args, launch->operand_count,
             launch->scalars, launch->scalar_count);
+        launch->run_operations = run_operations(core, launch, args);
     }
     return status;
 }
@@ -263,6 +283,72 @@ static plasmon_status_t pieces_enqueue(struct worker_core *core,
     return status;
 }
 
+/*
+ * A chunk of a staging ring is a wait, a copy and a write of a word; bytes of the head are a copy and a write; what goes by a pair is
+ * waited for. A span is an event at each end.
+ */
+#define CHUNK_OPERATIONS  3u
+#define PIECE_CALLS_MAX   64u /* device/cuda/copy.c: more are one kernel */
+#define INLINE_OPERATIONS 2u
+#define PAIR_OPERATIONS   2u
+#define SPAN_OPERATIONS   2u
+
+static uint64_t half_operations(const struct worker_launch *launch)
+{
+    return pl_round_up(worker_operand_bytes_shown(&launch->operands[0]),
+                       STORE_STAGE_SLOT_BYTES) /
+           STORE_STAGE_SLOT_BYTES * CHUNK_OPERATIONS;
+}
+
+/* Of a box that is not all of both buffers a call takes two dimensions, at the worst. */
+static uint64_t pieces_operations(const struct worker_launch *launch)
+{
+    uint64_t operations = 0;
+
+    for (uint32_t i = 0; i < launch->piece_count; i++) {
+        const struct worker_piece *piece = &launch->pieces[i];
+        const struct pl_box *frame       = &launch->operands[piece->operand].frame;
+        uint64_t calls                   = 1;
+
+        if (!pl_box_equal(&piece->box, frame) ||
+            !pl_box_equal(&piece->box, &piece->src_frame)) {
+            for (uint32_t d = 0; d + 2 < piece->box.ndim && calls < PIECE_CALLS_MAX; d++) {
+                calls *= (uint64_t)piece->box.count[d];
+            }
+        }
+        operations += pl_min_u64(calls, PIECE_CALLS_MAX);
+    }
+    return operations;
+}
+
+uint64_t worker_launch_operations(struct worker_core *core,
+                                  const struct worker_launch *launch)
+{
+    if (worker_launch_is_half(launch)) { /* also one that failed */
+        return worker_pair_usable(core, launch) ? PAIR_OPERATIONS : half_operations(launch);
+    }
+    if (launch->failure != PLASMON_OK) {
+        return 0;
+    }
+    switch (launch->kind) {
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN:
+        return launch->without_work ? 0
+                                    : pieces_operations(launch) + launch->run_operations;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH:
+        return pieces_operations(launch) + worker_graph_operations(core, launch->graph);
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
+        return pieces_operations(launch) + (launch->team != 0 ? PAIR_OPERATIONS : 0);
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
+        return INLINE_OPERATIONS;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 /* Also for a half that failed: the other one waits for the ring's words. */
 static plasmon_status_t stage_enqueue(struct worker_core *core,
                                       struct worker_launch *launch, uint32_t stream,
@@ -383,6 +469,7 @@ static void span_begin(struct worker_core *core, struct worker_launch *launch,
 {
     if (core->config.ops->span_begin != NULL && !launch->without_work) {
         launch->span = core->config.ops->span_begin(core->config.user, stream);
+        worker_stream_put(core, stream, launch->span != NULL ? SPAN_OPERATIONS : 0);
     }
 }
 
@@ -408,12 +495,14 @@ static void work_or_failure(struct worker_core *core, struct worker_launch *laun
             status = worker_begun_tell(core, launch, stream);
         }
         span_begin(core, launch, stream);
+        worker_stream_put(core, stream, worker_launch_operations(core, launch));
         status = status == PLASMON_OK ? work_enqueue(core, launch, stream, &err) : status;
         span_end(core, launch, stream);
         if (late && status == PLASMON_OK) {
             status = worker_begun_tell(core, launch, stream);
         }
     } else if (worker_launch_is_half(launch)) {
+        worker_stream_put(core, stream, worker_launch_operations(core, launch));
         (void)stage_enqueue(core, launch, stream, WORKER_NOWHERE, &err); /* failed anyway */
     }
     if (status != PLASMON_OK) {
@@ -437,6 +526,7 @@ static void word_store(struct worker_core *core, struct worker_launch *launch,
 static void launch_running(struct worker_core *core, struct worker_stream *stream,
                            struct worker_launch *launch)
 {
+    launch->put = stream->put;
     worker_fifo_push(&stream->running, launch);
     core->launch_count++;
     core->running_count++;

@@ -39,6 +39,9 @@ plasmon_status_t worker_op_get_host(void *user, uint32_t stream, uint64_t src_of
                                     uint64_t length, struct pl_err *err);
 
 /* executor_run.c */
+uint64_t worker_op_operations(void *user, const struct kernel_function *function,
+                              const struct kernel_arg *args, uint32_t arg_count,
+                              const union kernel_scalar *scalars, uint32_t scalar_count);
 uint64_t worker_op_scratch_bytes(void *user, const struct kernel_function *function,
                                  const struct kernel_arg *args, uint32_t arg_count,
                                  const union kernel_scalar *scalars, uint32_t scalar_count);

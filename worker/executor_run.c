@@ -54,6 +54,19 @@ uint64_t worker_op_scratch_bytes(void *user, const struct kernel_function *funct
                               : bytes;
 }
 
+uint64_t worker_op_operations(void *user, const struct kernel_function *function,
+                              const struct kernel_arg *args, uint32_t arg_count,
+                              const union kernel_scalar *scalars, uint32_t scalar_count)
+{
+    struct worker_executor *executor = user;
+    uint64_t operations              = function->defined
+                                           ? 1
+                                           : kernel_operations(executor->kernels, function, args,
+                                                               arg_count, scalars, scalar_count);
+
+    return executor->check.on ? worker_check_operations(operations, arg_count) : operations;
+}
+
 /* A function and all it needs, to be put into a stream once or twice. */
 struct run {
     struct worker_executor *executor;

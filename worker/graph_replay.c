@@ -527,6 +527,20 @@ bool worker_graph_records(const struct worker_core *core,
            exec_find(launch->graph, launch) == NULL;
 }
 
+uint64_t worker_graph_operations(const struct worker_core *core,
+                                 const struct worker_graph *graph)
+{
+    uint64_t operations = 0;
+
+    if (is_recorded(core, graph)) {
+        return 1;
+    }
+    for (size_t i = 0; i < graph->nodes.count; i++) {
+        operations += graph_node_at(graph, i)->launch->run_operations;
+    }
+    return operations;
+}
+
 plasmon_status_t worker_graph_enqueue(struct worker_core *core,
                                       struct worker_launch *launch, uint32_t stream,
                                       struct pl_err *err)

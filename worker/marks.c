@@ -67,6 +67,7 @@ void worker_mark_enqueued(struct worker_core *core, const struct worker_launch *
         mine->mark_words[slot] = mine->signalled;
         return;
     }
+    worker_stream_put(core, stream, 1);
     if (core->config.ops->mark(core->config.user, stream, slot) == PLASMON_OK) {
         mine->marks[slot]      = launch->seq;
         mine->mark_words[slot] = mine->signalled;

@@ -8,7 +8,8 @@
  *   5. a graph that must be recorded finds the words of all that is enqueued written, for instantiating one was seen to wait for what the device
  *      has under way, which may wait for another device, and that for one of these words; and with pairs (pairs.c) the device quiet, for what
  *      NCCL's kernels wait for is the other device's part, which may wait for us
- *   6. there is room on the device: WORKER_DEPTH launches; one, for what comes again after a restart
+ *   6. there is room on the device: WORKER_DEPTH launches; one, for what comes again after a restart; and WORKER_OPERATIONS operations in its
+ *      stream, if that has anything in it
  *   7. the host memory that it copies from or to is page-locked: a worker that follows a dead one page-locks beside its first launches
  *   8. half of a transfer by a pair, or a part of what a team does: the pair or team is open, its input is complete, and there is room on
  *      its lane (pairs.c)
@@ -85,6 +86,49 @@ static bool host_locked(struct worker_core *core, const struct worker_launch *la
     return !core->waits_host;
 }
 
+/* The front waits until less is on the device. What is not seen to be over perhaps is. */
+static void look_for_room(struct worker_core *core)
+{
+    worker_streams_flush(core);
+    worker_core_complete(core);
+}
+
+/*
+ * Is there room on the device for one more? What a restarted worker is sent again goes one at a time, and the first new launch after
+ * it. Whatever is waited for here has a smaller number.
+ */
+static bool room(struct worker_core *core)
+{
+    uint32_t most = core->queue.first->seq <= core->recovered + 1 ? 1 : WORKER_DEPTH;
+
+    if (core->running_count >= most) {
+        look_for_room(core);
+    }
+    core->waits_running = core->running_count >= most;
+    return !core->waits_running;
+}
+
+static bool operations_fit(struct worker_core *core, const struct worker_stream *stream,
+                           const struct worker_launch *launch)
+{
+    return stream->running.first == NULL ||
+           stream->put - stream->over + launch->after_count +
+                   worker_launch_operations(core, launch) <=
+               WORKER_OPERATIONS;
+}
+
+/* And for so many operations as this one has? */
+static bool room_for(struct worker_core *core, struct worker_launch *launch)
+{
+    const struct worker_stream *stream = &core->streams[worker_stream_choose(core, launch)];
+
+    if (!operations_fit(core, stream, launch)) {
+        look_for_room(core);
+        core->waits_running = !operations_fit(core, stream, launch);
+    }
+    return !core->waits_running;
+}
+
 static bool front_ready(struct worker_core *core, struct worker_launch *launch)
 {
     core->waits_pair  = false;
@@ -121,6 +165,9 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
         worker_streams_flush(
             core); /* else words are behind a call that may take until others go on */
     }
+    if (!room_for(core, launch)) {
+        return false;
+    }
     if ((worker_launch_is_half(launch) || worker_launch_is_pairs(launch) ||
          worker_launch_is_joint(launch)) &&
         !worker_pair_front(core, launch)) {
@@ -136,22 +183,6 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
         return worker_buffers_make_anyway(core, launch) == WORKER_BUFFERS_READY;
     }
     return true;
-}
-
-/*
- * Is there room on the device for one more? What a restarted worker is sent again goes one at a time, and the first new launch after
- * it. Whatever is waited for here has a smaller number.
- */
-static bool room(struct worker_core *core)
-{
-    uint32_t most = core->queue.first->seq <= core->recovered + 1 ? 1 : WORKER_DEPTH;
-
-    if (core->running_count >= most) {
-        worker_streams_flush(core);
-        worker_core_complete(core); /* perhaps they are done */
-    }
-    core->waits_running = core->running_count >= most;
-    return !core->waits_running;
 }
 
 void worker_core_advance(struct worker_core *core)

@@ -130,12 +130,19 @@ static bool follow_one(struct worker_core *core, const struct worker_launch *lau
     return false;
 }
 
+/* Launches in there; one that has little room for operations comes after all others, for it holds up who goes there. */
+static uint32_t load_of(const struct worker_stream *stream)
+{
+    return stream->running.count +
+           (stream->put - stream->over > WORKER_OPERATIONS / 2 ? WORKER_DEPTH : 0);
+}
+
 static uint32_t least_loaded(const struct worker_core *core, struct lane lane)
 {
     uint32_t best = lane.first;
 
     for (uint32_t i = lane.first + 1; i < lane.end; i++) {
-        if (core->streams[i].running.count < core->streams[best].running.count) {
+        if (load_of(&core->streams[i]) < load_of(&core->streams[best])) {
             best = i;
         }
     }
@@ -144,7 +151,7 @@ static uint32_t least_loaded(const struct worker_core *core, struct lane lane)
 
 static uint32_t less_loaded_of_two(const struct worker_core *core, uint32_t a, uint32_t b)
 {
-    return core->streams[b].running.count < core->streams[a].running.count ? b : a;
+    return load_of(&core->streams[b]) < load_of(&core->streams[a]) ? b : a;
 }
 
 /* Something in there may wait for another device. */
@@ -317,6 +324,8 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
                            other);
         return;
     }
+    worker_stream_put(core, stream, 1);
+    worker_stream_put(core, other, by_mark ? 0 : 1); /* what is joined is noted there */
     worker_begun_held_up(core, stream);
     if (by_mark) {
         launch->behind_mark = true;
@@ -383,6 +392,7 @@ static void waits_enqueue(struct worker_core *core, struct worker_launch *launch
         }
         worker_stream_before_hazard(core, stream, launch->seq);
         worker_begun_held_up(core, stream);
+        worker_stream_put(core, stream, 1);
         status = core->config.ops->wait(core->config.user, stream, wait->host_device,
                                         wait->word, wait->value);
         if (status != PLASMON_OK) {
@@ -433,6 +443,7 @@ void worker_stream_signal(struct worker_core *core, uint32_t stream)
     plasmon_status_t status =
         core->config.ops->signal(core->config.user, stream, mine->last);
 
+    worker_stream_put(core, stream, 1);
     if (status != PLASMON_OK) { /* the device is lost: who runs us sees its health */
         pl_error("worker", "signal of stream %u at launch %llu failed: %s", stream,
                  (unsigned long long)mine->last, pl_status_text(status));

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base.h"
+#include "base/clock.h"
 #include "tests/integration/cluster.h"
+#include "tests/integration/started.h"
 
 #define COUNT   (1 << 17) /* so that sums are exact in a float */
 #define STEPS   100
@@ -195,6 +198,80 @@ TEST(a_failure_that_its_worker_did_not_live_to_tell_is_a_failure)
     }
     plasmon_finish(px);
     cluster_expect_gone(WAIT_MS);
+}
+
+/*
+ * Calls of a library that put hundreds of kernels each into a stream: if more went in than a stream takes, the worker would sit in a call of the driver
+ * until most of them are over, and be taken for stuck. Twice, for the first calls bring the library.
+ */
+TEST(long_queues_of_heavy_calls_do_not_hold_up_the_worker)
+{
+    enum { CALLS = 300, N = 1024 };
+    struct plasmon_shape shape = {PLASMON_F32, 2, {N, N}};
+    float *data                = malloc(sizeof(*data) * N * N);
+    struct plasmon_client *px;
+    struct plasmon_ref *matrix, *tasks[CALLS];
+    uint64_t slowest_ns = 0;
+    char target[160];
+
+    test_set_timeout(240);
+    if (getenv("PLASMON_LIMITS_CPU") != NULL) {
+        test_skip("only on a GPU");
+    }
+    started_begin();
+    (void)snprintf(target, sizeof(target), "unix:%s/h.sock", cluster_folder());
+    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", target);
+    (void)STARTED_DAEMON("store.log", "plasmon-store", "--head", target, "--gpus", "1",
+                         "--cpu-devices", "0", "--socket-dir", cluster_folder(),
+                         "--bulk-address", "none", "--worker-lease", "2000");
+    px = started_join_knowing(target, 1);
+    for (int i = 0; i < N * N; i++) {
+        data[i] = (float)(i % 1013 * 7919 % 1013) / 1013 + (i % (N + 1) == 0 ? 4 : 0);
+    }
+    PX_OK(px, plasmon_put(px, data, &shape, NULL, &matrix));
+    free(data);
+    for (int round = 0; round < 2; round++) {
+        uint64_t begin = pl_now_ns();
+
+        for (int i = 0; i < CALLS; i++) {
+            struct plasmon_arg args[]   = {{.mode = PLASMON_OUT},
+                                           {.mode = PLASMON_OUT},
+                                           {.mode = PLASMON_IN, .ref = matrix}};
+            struct plasmon_call call    = PLASMON_CALL_INIT;
+            struct plasmon_ref *made[2] = {NULL, NULL};
+
+            call.function  = "qr";
+            call.args      = args;
+            call.arg_count = 3;
+            call.device    = 0;
+            PX_OK(px, plasmon_submit(px, &call, made, &tasks[i]));
+            PX_OK(px, plasmon_release(px, made[0]));
+            PX_OK(px, plasmon_release(px, made[1]));
+        }
+        while (plasmon_wait(px, &tasks[CALLS - 1], 1, 1, 20, NULL, NULL) != PLASMON_OK) {
+            uint64_t asked = pl_now_ns();
+            char *text;
+
+            PX_OK(px, plasmon_status_json(px, &text));
+            free(text);
+            slowest_ns = pl_max_u64(slowest_ns, pl_now_ns() - asked);
+        }
+        printf("# %d calls in %.0f ms; a status in at most %.0f ms\n", CALLS,
+               (double)(pl_now_ns() - begin) / 1e6, (double)slowest_ns / 1e6);
+        for (int i = 0; i < CALLS; i++) {
+            expect_ends(px, tasks[i], PLASMON_OK);
+            PX_OK(px, plasmon_release(px, tasks[i]));
+        }
+    }
+    ASSERT_TRUE(slowest_ns < UINT64_C(1000000000));
+    {
+        char *text;
+
+        PX_OK(px, plasmon_status_json(px, &text));
+        ASSERT_CONTAINS(text, "\"restarts\":0");
+        free(text);
+    }
+    plasmon_finish(px);
 }
 
 TEST_MAIN()

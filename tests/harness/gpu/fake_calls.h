@@ -25,6 +25,7 @@ enum fake_call {
     DEVICE_CUDA_FUNCTIONS(XX)
 #undef XX
         FAKE_CALL_cuStreamGetCaptureInfo,
+    FAKE_CALL_blocked, /* a call that found its stream's queue full */
     FAKE_CALLS
 };
 

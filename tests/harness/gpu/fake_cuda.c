@@ -22,6 +22,7 @@ static const char *const names[FAKE_CALLS] = {
     DEVICE_CUDA_FUNCTIONS(XX)
 #undef XX
         "cuStreamGetCaptureInfo",
+    "blocked",
 };
 
 static struct fake_cuda_calls *calls;

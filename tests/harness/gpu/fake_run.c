@@ -2,7 +2,7 @@
  * The device: one thread that takes the first operation of each stream in turn. An operation that has to wait stays where it is. While
  * some stream waits the thread looks every few microseconds; while there is nothing to do it sleeps.
  */
-#include "tests/harness/gpu/fake_int.h"
+#include "tests/harness/gpu/fake_calls.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_NS 5000
+#define LOOK_NS   5000
+#define QUEUE_MAX 1024 /* operations of a stream that are not done */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work  = PTHREAD_COND_INITIALIZER;
@@ -303,8 +304,24 @@ void fake_stream_remove(struct fake_stream *stream)
     *place = stream->next;
 }
 
+/* Gives the lock away meanwhile: who enqueues has nothing of the driver's in hand but the operation. */
+static void wait_for_room(const struct fake_stream *stream)
+{
+    const struct timespec pause = {.tv_nsec = LOOK_NS};
+
+    if (stream->ops.count >= QUEUE_MAX) {
+        fake_count(FAKE_CALL_blocked);
+    }
+    while (stream->ops.count >= QUEUE_MAX && !fake_lost()) {
+        fake_unlock();
+        (void)nanosleep(&pause, NULL);
+        fake_lock();
+    }
+}
+
 void fake_enqueue(struct fake_stream *stream, const struct fake_op *op)
 {
+    wait_for_room(stream);
     fake_ops_push(&stream->ops, op);
     if (sleeps) {
         (void)pthread_cond_signal(&work);

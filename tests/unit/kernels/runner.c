@@ -73,29 +73,27 @@ static void copy_arena(struct runner *runner, enum device_copy_kind kind, uint64
 }
 
 /* As a worker does: nothing is on the device while what a call needs is made. */
-static void prepare(struct runner *runner, const struct trial *trial,
-                    const struct kernel_arg *args)
+static plasmon_status_t prepare(struct runner *runner, const struct trial *trial,
+                                const struct kernel_arg *args, struct pl_err *err)
 {
-    struct pl_err err       = {0};
     plasmon_status_t status = kernel_prepared(runner->context, trial->function, args,
-                                              trial->count, trial->scalar, false, &err);
+                                              trial->count, trial->scalar, false, err);
 
     if (status == PLASMON_EAGAIN) {
-        ASSERT_OK(device_stream_sync(runner->stream, &err));
+        ASSERT_OK(device_stream_sync(runner->stream, err));
         status = kernel_prepare(runner->context, trial->function, args, trial->count,
-                                trial->scalar, &err);
+                                trial->scalar, err);
     }
-    if (status != PLASMON_OK) {
-        test_fail(__FILE__, __LINE__, "%s %s cannot be prepared: %s", trial->function->name,
-                  pl_dtype_name(trial->dtype), err.text);
-    }
+    return status;
 }
 
-plasmon_status_t runner_enqueue(struct runner *runner, struct trial *trial,
-                                struct pl_err *err)
+/* Arrays are on the device; returns how many bytes of scratch are behind them. */
+static plasmon_status_t place(struct runner *runner, const struct trial *trial,
+                              struct kernel_arg args[TRIAL_ARRAYS_MAX],
+                              struct device_ptr *out_scratch, uint64_t *out_bytes,
+                              struct pl_err *err)
 {
-    struct kernel_arg args[TRIAL_ARRAYS_MAX];
-    struct device_ptr scratch;
+    plasmon_status_t status;
     uint64_t bytes;
 
     ASSERT_OK(
@@ -110,19 +108,61 @@ plasmon_status_t runner_enqueue(struct runner *runner, struct trial *trial,
             runner->arena, at + (array->arg.data.addr - (uint64_t)(uintptr_t)array->root));
     }
     copy_arena(runner, DEVICE_COPY_HOST_TO_DEVICE, root_offset(trial, trial->count));
-    prepare(runner, trial, args);
-    bytes   = kernel_scratch_bytes(runner->context, trial->function, args, trial->count,
-                                   trial->scalar, trial->scalar_count);
-    scratch = device_ptr_add(runner->arena, root_offset(trial, trial->count));
+    status = prepare(runner, trial, args, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    bytes = kernel_scratch_bytes(runner->context, trial->function, args, trial->count,
+                                 trial->scalar, trial->scalar_count);
     runner->scratch_end = root_offset(trial, trial->count) + bytes;
     if (runner->scratch_end + SCRATCH_GUARD > runner->arena_bytes) {
         test_fail(__FILE__, __LINE__, "%s %s wants %llu bytes of scratch",
                   trial->function->name, pl_dtype_name(trial->dtype),
                   (unsigned long long)bytes);
     }
+    *out_scratch = device_ptr_add(runner->arena, root_offset(trial, trial->count));
+    *out_bytes   = bytes;
+    return PLASMON_OK;
+}
+
+plasmon_status_t runner_enqueue(struct runner *runner, struct trial *trial,
+                                struct pl_err *err)
+{
+    struct kernel_arg args[TRIAL_ARRAYS_MAX];
+    struct device_ptr scratch;
+    uint64_t bytes;
+
+    if (place(runner, trial, args, &scratch, &bytes, err) != PLASMON_OK) {
+        test_fail(__FILE__, __LINE__, "%s %s cannot be prepared: %s", trial->function->name,
+                  pl_dtype_name(trial->dtype), err->text);
+    }
     ASSERT_OK(device_fill8(runner->stream, scratch, PATTERN, bytes + SCRATCH_GUARD));
     return kernel_run(runner->context, runner->stream, trial->function, args, trial->count,
                       trial->scalar, trial->scalar_count, scratch, bytes, 77, err);
+}
+
+plasmon_status_t runner_record(struct runner *runner, struct trial *trial,
+                               struct device_graph *graph, struct device_exec **out_exec,
+                               uint64_t *out_operations, struct pl_err *err)
+{
+    struct kernel_arg args[TRIAL_ARRAYS_MAX];
+    struct device_ptr scratch;
+    plasmon_status_t status, ended;
+    uint64_t bytes;
+
+    status = place(runner, trial, args, &scratch, &bytes, err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    *out_operations = kernel_operations(runner->context, trial->function, args,
+                                        trial->count, trial->scalar, trial->scalar_count);
+    device_graph_tag_at(graph, device_ptr_add(scratch, pl_round_up(bytes, 8)));
+    ASSERT_OK(device_graph_begin(graph, err));
+    status = kernel_run(runner->context, device_graph_branch(graph, 0), trial->function,
+                        args, trial->count, trial->scalar, trial->scalar_count, scratch,
+                        bytes, 77, err);
+    ended  = device_graph_end(graph, status == PLASMON_OK, out_exec, err);
+    return status == PLASMON_OK ? ended : status;
 }
 
 plasmon_status_t runner_wait(struct runner *runner, struct pl_err *err)

@@ -25,6 +25,13 @@ void runner_close(struct runner *runner);
 plasmon_status_t runner_enqueue(struct runner *runner, struct trial *trial,
                                 struct pl_err *err);
 plasmon_status_t runner_wait(struct runner *runner, struct pl_err *err);
+/*
+ * The call alone, recorded: where it would be enqueued. *out_operations: what kernel_operations() says of it. A status that is not OK: of what the call
+ * needs, or of recording it.
+ */
+plasmon_status_t runner_record(struct runner *runner, struct trial *trial,
+                               struct device_graph *graph, struct device_exec **out_exec,
+                               uint64_t *out_operations, struct pl_err *err);
 /* Both, copies back, and fails the test unless all is well. */
 void runner_run(struct runner *runner, struct trial *trial);
 

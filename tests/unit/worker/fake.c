@@ -199,6 +199,16 @@ static uint64_t op_scratch_bytes(void *user, const struct kernel_function *funct
     return fake->scratch;
 }
 
+static uint64_t op_operations(void *user, const struct kernel_function *function,
+                              const struct kernel_arg *args, uint32_t arg_count,
+                              const union kernel_scalar *scalars, uint32_t scalar_count)
+{
+    const struct fake *fake = user;
+
+    (void)function, (void)args, (void)arg_count, (void)scalars, (void)scalar_count;
+    return fake->operations != 0 ? fake->operations : 1;
+}
+
 static plasmon_status_t op_prepare(void *user, const struct kernel_function *function,
                                    const struct kernel_arg *args, uint32_t arg_count,
                                    const union kernel_scalar *scalars,
@@ -604,6 +614,7 @@ static const struct worker_ops fake_ops = {
     .get_host         = op_get_host,
     .host_ready       = op_host_ready,
     .scratch_bytes    = op_scratch_bytes,
+    .operations       = op_operations,
     .run              = op_run,
     .combine          = op_combine,
     .prepare          = op_prepare,

@@ -52,6 +52,7 @@ struct fake {
     uint64_t arena_end;              /* of what results go to; */
     uint64_t arena_top;              /* of what clients write, downwards from FAKE_ARENA */
     uint64_t scratch;                /* what every function wants */
+    uint64_t operations;             /* that every function has; 0: one */
     const char *refuse;              /* a call by this name fails */
     struct kernel_arg args[8];       /* of the last run */
     struct worker_source sources[8]; /* of the last combine */

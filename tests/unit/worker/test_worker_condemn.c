@@ -218,6 +218,81 @@ TEST(no_more_than_the_depth_is_on_the_device)
     fake_destroy(fake);
 }
 
+/* Both streams of functions take turns: what goes into one is seq 1, 3, 5, ... */
+TEST(a_stream_takes_no_more_operations_than_a_driver_does)
+{
+    struct fake *fake = fake_create();
+    uint64_t each     = WORKER_OPERATIONS / 3 + 1; /* so two fit */
+
+    fake->operations = each;
+    for (uint64_t seq = 1; seq <= 8; seq++) {
+        fake_fill(fake, seq, (uint32_t)seq, 4);
+    }
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 4); /* 2 in each */
+    fake_finish(fake, 0, 1);
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 5);
+    fake_finish(fake, 0, 5); /* two more go in there, and the next one waits for it */
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 7);
+    fake_finish(fake, 1, 4);
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 7);
+    fake_finish(fake, 0, 6);
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 8);
+    fake_destroy(fake);
+}
+
+TEST(a_launch_of_more_operations_goes_into_an_empty_stream)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    fake->operations = 10 * WORKER_OPERATIONS;
+    fake_fill(fake, 3, 3, 4);
+    fake->operations = 1;
+    fake_fill(fake, 4, 4, 4);
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 2); /* nothing passes it */
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 4); /* in the other stream */
+    fake_fill(fake, 5, 5, 4);
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 5);
+    fake_destroy(fake);
+}
+
+TEST(half_of_a_large_transfer_is_as_many_operations_as_its_chunks_take)
+{
+    struct fake *fake = fake_create();
+
+    fake->grow_bytes = UINT64_C(600) << 20;
+    fake_fill(fake, 1, 1, (int64_t)1 << 27);
+    fake_finish(fake, 0, 1);
+    for (uint64_t seq = 2; seq <= 7; seq++) { /* 64 chunks of 8 MiB, three each */
+        struct fake_launch launch;
+
+        fake_launch_init(&launch, seq, PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND);
+        fake_launch_operand(&launch, KERNEL_IN, 1, (int64_t)1 << 27);
+        launch.message.peer   = FAKE_BASE + 2;
+        launch.message.offset = 64 * seq;
+        ASSERT_OK(fake_send(fake, &launch));
+    }
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 5);
+    fake_finish(fake, 6, 2);
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 6);
+    fake_destroy(fake);
+}
+
+TEST(a_long_chain_of_light_launches_fills_the_depth)
+{
+    struct fake *fake = fake_create();
+
+    fake->begins_cheap = true;
+    for (uint64_t seq = 1; seq <= WORKER_DEPTH + 10; seq++) { /* all in stream 0 */
+        fake_fill_after(fake, seq, (uint32_t)seq, seq - 1, 0);
+    }
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, WORKER_DEPTH);
+    fake_destroy(fake);
+}
+
 TEST(what_comes_again_runs_one_at_a_time)
 {
     struct fake *fake = fake_create();
