@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numa.h"
 #include "client/client_int.h"
 #include "client/doctor.h"
 #include "client/json.h"
@@ -300,17 +301,68 @@ static void say_journal(const Plasmon__V1__StatusReply *reply, struct pl_str *ou
         (unsigned long long)reply->waits->journal_held);
 }
 
+static struct pl_numa_place numa_place(const Plasmon__V1__NumaPlace *told)
+{
+    return (struct pl_numa_place){.node       = (int)told->node - 1,
+                                  .nodes      = told->nodes,
+                                  .processors = told->processors,
+                                  .near       = told->near,
+                                  .pages      = told->pages,
+                                  .pages_near = told->pages_near};
+}
+
+static void say_numa(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    for (size_t i = 0; i < reply->waits->n_numa; i++) {
+        const Plasmon__V1__NumaPlace *told = reply->waits->numa[i];
+        struct pl_numa_place place         = numa_place(told);
+
+        pl_str_append(out, "%s  %u ", i == 0 ? "\nNUMA nodes of GPUs\n" : "", told->device);
+        (void)pl_numa_say(&place, "its worker", out);
+        pl_str_append(out, "\n");
+    }
+}
+
+static bool same_way(const Plasmon__V1__RoutePlan *a, const Plasmon__V1__RoutePlan *b)
+{
+    return a->route == b->route && strcmp(a->why, b->why) == 0;
+}
+
+/* All pairs that go one way for one reason, in a line: "0 to 1, 2; 1 to 0, 2: peer, because: ..". */
 static void say_routes(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
-    if (reply->waits->n_routes == 0) {
+    Plasmon__V1__RoutePlan *const *plans = reply->waits->routes;
+    size_t count                         = reply->waits->n_routes;
+
+    if (count == 0) {
         return;
     }
     pl_str_append(out, "\nroutes between devices (transfer %s)\n", reply->transfer);
-    for (size_t i = 0; i < reply->waits->n_routes; i++) {
-        const Plasmon__V1__RoutePlan *plan = reply->waits->routes[i];
+    for (size_t i = 0; i < count; i++) {
+        uint32_t from = UINT32_MAX;
+        size_t before = 0;
 
-        pl_str_append(out, "  %u to %u: %s, because: %s\n", plan->from, plan->to,
-                      wire_route_name(plan->route), plan->why);
+        while (before < i && !same_way(plans[before], plans[i])) {
+            before++;
+        }
+        if (before < i) {
+            continue; /* it is in that line */
+        }
+        pl_str_append(out, "  ");
+        for (size_t k = i; k < count; k++) {
+            if (!same_way(plans[k], plans[i])) {
+                continue;
+            }
+            if (plans[k]->from != from) {
+                pl_str_append(out, "%s%u to ", k == i ? "" : "; ", plans[k]->from);
+            } else {
+                pl_str_append(out, ", ");
+            }
+            pl_str_append(out, "%u", plans[k]->to);
+            from = plans[k]->from;
+        }
+        pl_str_append(out, ": %s, because: %s\n", wire_route_name(plans[i]->route),
+                      plans[i]->why);
     }
 }
 
@@ -328,6 +380,7 @@ void doctor_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     say_spills(reply, out);
     say_peers(reply, out);
     say_journal(reply, out);
+    say_numa(reply, out);
     say_routes(reply, out);
 }
 
@@ -423,6 +476,24 @@ static void put_peers(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     }
 }
 
+static void put_numa(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    for (size_t i = 0; i < reply->waits->n_numa; i++) {
+        const Plasmon__V1__NumaPlace *told = reply->waits->numa[i];
+
+        pl_str_append(out, "%s{\"device\":%u", i > 0 ? "," : "", told->device);
+        if (told->node != 0) {
+            json_number(out, "node", told->node - 1);
+        }
+        json_number(out, "nodes", told->nodes);
+        json_number(out, "processors", told->processors);
+        json_number(out, "processors_near", told->near);
+        json_number(out, "pages", told->pages);
+        json_number(out, "pages_near", told->pages_near);
+        pl_str_append(out, "}");
+    }
+}
+
 static void put_routes(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
     for (size_t i = 0; i < reply->waits->n_routes; i++) {
@@ -444,6 +515,8 @@ void doctor_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     put_devices(reply, out);
     pl_str_append(out, "],\"peers\":[");
     put_peers(reply, out);
+    pl_str_append(out, "],\"numa\":[");
+    put_numa(reply, out);
     pl_str_append(out, "],\"journal\":{\"waiting_ms\":%llu,\"held\":%llu},\"routes\":[",
                   (unsigned long long)reply->waits->journal_ms,
                   (unsigned long long)reply->waits->journal_held);

@@ -396,6 +396,16 @@ static void recent_add(struct refs *refs, struct failure *failure)
     *place = failure_hold(failure);
 }
 
+/* What follows in a text that begins with this name, " on device 2 failed: .."; NULL: it begins with something else. */
+static const char *behind(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+
+    return text != NULL && strncmp(text, name, length) == 0 && text[length] == ' '
+               ? text + length
+               : NULL;
+}
+
 struct failure *refs_describe_failure(struct refs *refs, uint64_t task_id,
                                       plasmon_status_t status, const char *text,
                                       uint64_t first_task)
@@ -405,6 +415,7 @@ struct failure *refs_describe_failure(struct refs *refs, uint64_t task_id,
     const struct failure *first;
     struct failure *failure;
     uint32_t name_length;
+    const char *rest;
     struct pl_str out;
 
     pl_str_init(&out);
@@ -412,12 +423,17 @@ struct failure *refs_describe_failure(struct refs *refs, uint64_t task_id,
     if (task != NULL && task->label != NULL) {
         pl_str_append(&out, " '%s'", task->label);
     }
+    rest = behind(text, pl_str_text(&out));
     if (task != NULL) {
         pl_str_append(&out, " (%s)", task->what);
     }
     name_length = (uint32_t)out.length;
-    pl_str_append(&out, " failed: %s",
-                  text != NULL && text[0] != '\0' ? text : pl_status_text(status));
+    if (rest != NULL) {
+        pl_str_append(&out, "%s", rest);
+    } else {
+        pl_str_append(&out, " failed: %s",
+                      text != NULL && text[0] != '\0' ? text : pl_status_text(status));
+    }
     if (first_task != 0 && first_task != task_id) {
         first = recent_find(refs, first_task);
         if (first != NULL) {

@@ -102,6 +102,8 @@ struct head_device {
     Plasmon__V1__WorkerStats stats;    /* last report; routes and waits apart */
     struct head_launch_wait waits[17]; /* the front and each stream, of the last report */
     uint32_t wait_count;
+    Plasmon__V1__NumaPlace numa; /* of the last report */
+    bool numa_told;
     Plasmon__V1__RouteStats routes[8];
     struct pl_vec
         pairs; /* Plasmon__V1__PairStats of the last report, `from` and `to` filled in */

@@ -74,6 +74,7 @@ static void worker_stats(struct head_core *core, struct head_device *device,
     device->stats.n_pairs  = 0;
     device->stats.waits    = NULL;
     device->stats.n_waits  = 0;
+    device->stats.numa     = NULL;
     head_waits_take(device, stats);
     pl_vec_clear(&device->pairs);
     for (size_t i = 0; i < stats->n_pairs; i++) {

@@ -25,6 +25,13 @@ static void text_take(char *out, size_t bytes, const char *text)
 void head_waits_take(struct head_device *device, const Plasmon__V1__WorkerStats *stats)
 {
     device->wait_count = 0;
+    device->numa_told  = stats->numa != NULL;
+    if (device->numa_told) {
+        device->numa                       = *stats->numa;
+        device->numa.base.n_unknown_fields = 0;
+        device->numa.base.unknown_fields   = NULL;
+        device->numa.device                = device->index;
+    }
     for (size_t i = 0; i < stats->n_waits && device->wait_count < PL_COUNT(device->waits);
          i++) {
         struct head_launch_wait *to         = &device->waits[device->wait_count++];
@@ -60,6 +67,23 @@ static plasmon_status_t launches_tell(struct head_core *core, struct wire_arena 
 
         for (uint32_t k = 0; k < device->wait_count && !device->gone; k++) {
             out->launches[out->n_launches++] = &device->waits[k].row;
+        }
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t numa_tell(struct head_core *core, struct wire_arena *arena,
+                                  Plasmon__V1__Waits *out)
+{
+    out->numa = wire_arena_alloc(arena, (core->devices.count + 1) * sizeof(*out->numa));
+    if (out->numa == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+
+        if (device->numa_told && !device->gone) {
+            out->numa[out->n_numa++] = &device->numa;
         }
     }
     return PLASMON_OK;
@@ -143,22 +167,27 @@ static bool spill_tell(struct wire_arena *arena, const struct head_task *task,
 static Plasmon__V1__TaskWait *task_tell(struct head_core *core, struct wire_arena *arena,
                                         const struct head_task *task)
 {
-    Plasmon__V1__TaskWait *out = wire_arena_alloc(arena, sizeof(*out));
+    Plasmon__V1__TaskWait *out      = wire_arena_alloc(arena, sizeof(*out));
+    const struct head_function *own = NULL; /* one that its client defined */
     uint32_t more;
 
     if (out == NULL) {
         return NULL;
     }
     plasmon__v1__task_wait__init(out);
-    out->client   = task->client != NULL ? task->client->id : 0;
-    out->task     = task->id;
-    out->what     = wire_arena_text(arena, head_task_kind(task));
-    out->label    = wire_arena_text(arena, task->label != NULL ? task->label : "");
-    out->function = task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ? task->function : 0;
-    out->device   = task->device->index;
-    out->seq      = task->seq;
-    out->age_ms   = core->now_ms - pl_min_u64(core->now_ms, task->since_ms);
-    out->sent     = task->seq <= task->device->seq_sent;
+    out->client = task->client != NULL ? task->client->id : 0;
+    out->task   = task->id;
+    out->label  = wire_arena_text(arena, task->label != NULL ? task->label : "");
+    if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN) {
+        out->function = task->function;
+        own           = head_function_by_id(core, task->function);
+    }
+    out->what   = wire_arena_text(arena, own != NULL ? head_function_name(own)
+                                                     : head_task_kind(task));
+    out->device = task->device->index;
+    out->seq    = task->seq;
+    out->age_ms = core->now_ms - pl_min_u64(core->now_ms, task->since_ms);
+    out->sent   = task->seq <= task->device->seq_sent;
     if (out->what == NULL || out->label == NULL ||
         head_task_after(core, arena, task, &out->after, &out->n_after, &more) !=
             PLASMON_OK ||
@@ -247,6 +276,9 @@ plasmon_status_t head_core_waits(struct head_core *core, struct wire_arena *aren
 {
     plasmon_status_t status = launches_tell(core, arena, out);
 
+    if (status == PLASMON_OK) {
+        status = numa_tell(core, arena, out);
+    }
     if (status == PLASMON_OK) {
         status = tasks_tell(core, arena, out);
     }

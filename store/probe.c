@@ -28,7 +28,7 @@ plasmon_status_t store_probe_parse(char *text, struct store_probe *out_probe,
         struct store_probe_device *device = &out_probe->devices[out_probe->count];
         int name_at                       = 0;
 
-        if (*line == '\0') {
+        if (*line == '\0' || strncmp(line, "numa ", 5) == 0) { /* that is for doctor */
             continue;
         }
         if (out_probe->count == STORE_HOST_DEVICE_MAX) {

@@ -576,6 +576,17 @@ static plasmon_status_t check_pairs(const Plasmon__V1__WorkerStats *stats,
     return status;
 }
 
+static plasmon_status_t check_numa(const Plasmon__V1__NumaPlace *numa, struct pl_err *err)
+{
+    if (numa->node > INT32_MAX || numa->near > numa->processors ||
+        numa->pages_near > numa->pages) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "NUMA node %u: %u of %u processors, %u of %u pages", numa->node,
+                          numa->near, numa->processors, numa->pages_near, numa->pages);
+    }
+    return PLASMON_OK;
+}
+
 static plasmon_status_t check_waits(const Plasmon__V1__WorkerStats *stats,
                                     struct pl_err *err)
 {
@@ -656,6 +667,9 @@ plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
     }
     if (status == PLASMON_OK && frame->stats != NULL) {
         status = check_waits(frame->stats, err);
+    }
+    if (status == PLASMON_OK && frame->stats != NULL && frame->stats->numa != NULL) {
+        status = check_numa(frame->stats->numa, err);
     }
     return status;
 }

@@ -410,11 +410,39 @@ static bool pairs_sent(struct worker_daemon *daemon, struct wire_arena *arena,
     return true;
 }
 
+/* A GPU's worker and its pinned memory: are they where it is? */
+static void numa_fill(struct worker_daemon *daemon, struct wire_arena *arena,
+                      Plasmon__V1__WorkerStats *out)
+{
+    const struct device_info *info = device_get_info(daemon->device);
+    uint32_t self                  = daemon->shared.host_device;
+
+    if (info->kind != DEVICE_CUDA) {
+        return;
+    }
+    if (!daemon->numa_final) {
+        pl_numa_look(pl_numa_root(), info->numa_node, daemon->shared.slabs[self],
+                     daemon->shared.slab_bytes, &daemon->numa);
+        daemon->numa_final = daemon->executor.ring_ready[self] && daemon->numa.pages > 0;
+    }
+    out->numa = wire_arena_alloc(arena, sizeof(*out->numa));
+    if (out->numa != NULL) { /* else the figures without it */
+        plasmon__v1__numa_place__init(out->numa);
+        out->numa->node       = (uint32_t)(daemon->numa.node + 1);
+        out->numa->nodes      = daemon->numa.nodes;
+        out->numa->processors = daemon->numa.processors;
+        out->numa->near       = daemon->numa.near;
+        out->numa->pages      = daemon->numa.pages;
+        out->numa->pages_near = daemon->numa.pages_near;
+    }
+}
+
 static void on_waits(void *user, struct wire_arena *arena, Plasmon__V1__WorkerStats *out)
 {
-    const struct worker_daemon *daemon = user;
+    struct worker_daemon *daemon = user;
 
     worker_core_waits(daemon->core, arena, pl_now_ns(), out);
+    numa_fill(daemon, arena, out);
 }
 
 static void on_pairs(void *user, struct wire_arena *arena, Plasmon__V1__WorkerStats *out)

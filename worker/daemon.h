@@ -9,6 +9,7 @@
 
 #include "base/host.h"
 #include "base/lock.h"
+#include "base/numa.h"
 #include "worker/executor.h"
 #include "worker/options.h"
 #include "worker/phases.h"
@@ -35,7 +36,9 @@ struct worker_daemon {
     Plasmon__V1__WorkerHello hello;
     char host_id[PL_HOST_ID_BYTES];
     struct worker_phases phases;
-    bool driver_time; /* driver_ns is counted; if not, that time is in cpu_ns */
+    struct pl_numa_place numa; /* of a GPU */
+    bool numa_final;           /* its slab has been pinned, so pages stay where they are */
+    bool driver_time;          /* driver_ns is counted; if not, that time is in cpu_ns */
 
     struct pl_mutex lock; /* rank PL_RANK_WORKER */
 

@@ -86,7 +86,8 @@ static plasmon_status_t device_start(struct worker_daemon *daemon, struct pl_err
     if (info.kind == DEVICE_CUDA) { /* before anything is touched: pages stay there */
         char text[PL_NUMA_TEXT_BYTES];
 
-        (void)pl_numa_bind("/sys", info.numa_node, text); /* said, and done without */
+        (void)pl_numa_bind(pl_numa_root(), info.numa_node,
+                           text); /* said, and done without */
         pl_info("worker", "GPU %u at %s: %s", info.ordinal, info.pci, text);
     }
     status = device_open(daemon->options.kind, daemon->options.ordinal, &config,
@@ -443,7 +444,9 @@ static int probe_here(bool slice, uint32_t first, uint32_t named)
         struct pl_err err;
 
         if (device_probe(DEVICE_CUDA, i, &info, &err) == PLASMON_OK) {
-            printf("cuda %u %llu %s\n", i, (unsigned long long)info.bytes_total, info.name);
+            printf("cuda %u %llu %s\nnuma %u %d %s\n", i,
+                   (unsigned long long)info.bytes_total, info.name, i, info.numa_node,
+                   info.pci);
         } else {
             pl_warn("worker", "GPU %u cannot be used: %s", i, err.text);
         }

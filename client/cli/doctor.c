@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/numa.h"
 #include "base/ram.h"
 #include "client/cli/cli.h"
 #include "client/spawn.h"
@@ -230,13 +231,27 @@ static const char *log_text(const char *line)
     return text != NULL ? text + strlen(" worker: ") : line;
 }
 
+/* Of a GPU: a store that is started from here has the processors that we have. */
+static void look_at_node(const char *pci, int node)
+{
+    struct pl_numa_place place;
+    struct pl_str said;
+    bool good;
+
+    pl_str_init(&said);
+    pl_numa_look(pl_numa_root(), node, NULL, 0, &place);
+    good = pl_numa_say(&place, "this process", &said);
+    tell(good, false, "  NUMA node", "%s: %s", pci, pl_str_text(&said));
+    pl_str_finish(&said);
+}
+
 static void look_at_devices(const char *worker)
 {
     char *const argv[] = {(char *)(uintptr_t)worker, (char *)"--probe", NULL};
-    char text[8192], *rest = text, *line, name[96], size[32];
+    char text[8192], *rest = text, *line, name[96], size[32], pci[24];
     unsigned long long bytes;
     unsigned ordinal, count = 0, said = 0;
-    int status;
+    int status, node;
 
     (void)setenv("PLASMON_LOG", "info", 1); /* without a GPU it says why */
     status = run_and_read(argv, text, sizeof(text));
@@ -250,6 +265,8 @@ static void look_at_devices(const char *worker)
             tell(true, false, "GPU", "%u: %s, %s", ordinal, name,
                  pl_format_bytes(bytes, size));
             count++;
+        } else if (sscanf(line, "numa %u %d %23s", &ordinal, &node, pci) == 3) {
+            look_at_node(pci, node);
         } else if (line[0] != '\0') {
             tell(false, false, "GPUs", "%s", log_text(line));
             said++;

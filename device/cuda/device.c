@@ -128,7 +128,7 @@ static plasmon_status_t info_names(CUdevice device, struct device_info *info)
     }
     if (status == PLASMON_OK) {
         memcpy(info->uuid, uuid.bytes, sizeof(info->uuid));
-        info->numa_node = pl_numa_node_of_pci("/sys", info->pci);
+        info->numa_node = pl_numa_node_of_pci(pl_numa_root(), info->pci);
     }
     return status;
 }

@@ -68,7 +68,8 @@ TEST(a_kernel_that_does_not_end_is_named_by_who_waits_for_it)
     after = cluster_copy(client, x, 0);
     CLUSTER_OK(plasmon_flush(client));
     EXPECT(client, "copy on device 0 has waited", "spin 'spinning' on device 1, which runs",
-           "plasmon_cancel_force()", "routes between devices", "0 to 1: peer, because:");
+           "plasmon_cancel_force()", "routes between devices",
+           "0 to 1; 1 to 0: peer, because:");
     CLUSTER_OK(plasmon_doctor(client, 1, &json));
     ASSERT_CONTAINS(json, "\"cause\":\"runs\"");
     ASSERT_CONTAINS(json, "\"function\":\"spin\"");
@@ -77,6 +78,32 @@ TEST(a_kernel_that_does_not_end_is_named_by_who_waits_for_it)
     end_by_force(client, task);
     CLUSTER_OK(plasmon_wait(client, &after, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
     EXPECT(client, "none is unfinished", "nothing to do", "all answer");
+    plasmon_finish(client);
+}
+
+TEST(a_function_of_ones_own_that_waits_has_its_name)
+{
+    struct plasmon_client *client         = cluster_start(1);
+    struct plasmon_ref *x                 = cluster_fill(client, COUNT, 1, 0);
+    struct plasmon_source_options options = PLASMON_SOURCE_OPTIONS_INIT;
+    struct plasmon_arg arg                = {.mode = PLASMON_INOUT, .ref = x};
+    struct plasmon_call call              = PLASMON_CALL_INIT;
+    struct plasmon_ref *task;
+
+    test_set_timeout(120);
+    options.c_text = "void halve(float *x) { x[0] *= 0.5f; }";
+    CLUSTER_OK(
+        plasmon_function_source(client, "halve", NULL, "halve(inout f32[n] x)", &options));
+    CLUSTER_OK(plasmon_function_wait(client, "halve", CLUSTER_WAIT_MS));
+    cluster_spin(client, x, LONG_US, 0, &task);
+    call.function  = "halve";
+    call.args      = &arg;
+    call.arg_count = 1;
+    call.label     = "mine";
+    CLUSTER_OK(plasmon_submit(client, &call, NULL, NULL));
+    CLUSTER_OK(plasmon_flush(client));
+    EXPECT(client, " halve 'mine' on device 0 has waited");
+    end_by_force(client, task);
     plasmon_finish(client);
 }
 
@@ -222,7 +249,7 @@ TEST(the_command_line_says_the_same_and_a_node_that_is_away_is_named)
                           started_address()),
               0);
     ASSERT_CONTAINS(text, "none is unfinished");
-    ASSERT_CONTAINS(text, "0 to 1: peer, because: one host");
+    ASSERT_CONTAINS(text, "0 to 1; 1 to 0: peer, because: one host");
     ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "doctor", "--json", "--address",
                           started_address()),
               0);

@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/integration/cluster.h"
+#include "tests/integration/started.h"
 
 #define GPU_NAME(x) x x x x "-" x x "-" x x "-" x x "-" x x x x x x
 
@@ -189,6 +191,71 @@ TEST(a_gpu_that_another_program_has_for_itself_is_taken_when_that_has_ended)
     expect_devices(client, 1, (const char *const[]){"fake 0"});
     finish(client);
     ASSERT_EQ(waitpid(other, NULL, 0), other);
+}
+
+/* In the place of sysfs: FILE below ROOT, with the folders that it needs. */
+static void sysfs_put(const char *root, const char *file, const char *text)
+{
+    char path[512];
+    FILE *out;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", root, file);
+    for (char *at = strchr(path + 1, '/'); at != NULL; at = strchr(at + 1, '/')) {
+        *at = '\0';
+        (void)mkdir(path, 0700); /* it is there, mostly */
+        *at = '/';
+    }
+    out = fopen(path, "we");
+    ASSERT_NOT_NULL(out);
+    ASSERT_TRUE(fputs(text, out) >= 0 && fclose(out) == 0);
+}
+
+/* Containers may forbid to ask where a page is. */
+static bool pages_are_told(void)
+{
+    static char byte = 1;
+    void *page       = (void *)((uintptr_t)&byte & ~(uintptr_t)4095);
+    int at           = -1;
+
+    return syscall(SYS_move_pages, 0, 1ul, &page, NULL, &at, 0) == 0 && at >= 0;
+}
+
+/* GPU 0 is at a node that has all processors, GPU 1 at one that this machine does not have. */
+TEST(doctor_says_which_worker_and_which_pinned_memory_is_far_from_its_gpu)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
+    char root[256], text[16384];
+    char *said;
+
+    machine(NULL, "", false);
+    (void)snprintf(root, sizeof(root), "%s/sysfs", cluster_folder());
+    sysfs_put(root, "devices/system/node/online", "0,57\n");
+    sysfs_put(root, "devices/system/node/node0/cpulist", "0-1023\n");
+    sysfs_put(root, "devices/system/node/node57/cpulist", "1022-1023\n");
+    sysfs_put(root, "bus/pci/devices/ffff:00:00.0/numa_node", "0\n");
+    sysfs_put(root, "bus/pci/devices/ffff:01:00.0/numa_node", "57\n");
+    ASSERT_EQ(setenv("PLASMON_SYSFS", root, 1), 0);
+
+    ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "doctor"), 0);
+    ASSERT_CONTAINS(text, "ok     NUMA node        ffff:00:00.0: at node 0; ");
+    ASSERT_CONTAINS(text, "-      NUMA node        ffff:01:00.0: at node 57; none of the ");
+
+    options.gpus     = "2";
+    options.transfer = "host"; /* memory is pinned for that */
+    CLUSTER_OK(plasmon_init(&options, &client));
+    cluster_watch(client);
+    move(client, "host");
+    CLUSTER_OK(plasmon_doctor(client, 0, &said));
+    ASSERT_CONTAINS(said, "  0 at node 0; ");
+    ASSERT_CONTAINS(said, " processors of its worker are there");
+    ASSERT_CONTAINS(said, "  1 at node 57; none of the ");
+    if (pages_are_told()) {
+        ASSERT_CONTAINS(said, "100 % of its pinned memory is not");
+    }
+    free(said);
+    ASSERT_EQ(STARTED_RUN(NULL, 0, "/bin/rm", "-r", root), 0);
+    finish(client);
 }
 
 TEST_MAIN()

@@ -33,6 +33,7 @@ static void begin(void)
     }
     tree_put("devices/system/node/node2/cpulist", "900-903\n");
     tree_put("devices/system/node/node3/cpulist", "\n"); /* memory alone */
+    tree_put("devices/system/node/online", "0-3\n");
     tree_put("bus/pci/devices/0000:1b:00.0/numa_node", "1\n");
     tree_put("bus/pci/devices/0000:9b:00.0/numa_node", "-1\n");
 }
@@ -98,6 +99,58 @@ TEST(a_process_that_has_none_of_them_stays_where_it_is)
     ASSERT_CONTAINS(text, "which processors it has");
     (void)processors(&after);
     ASSERT_TRUE(CPU_EQUAL(&before, &after));
+    tree_end();
+}
+
+/* What this machine says of its memory is asked of the real system: its first node has number 0 where there is one. */
+TEST(what_is_near_a_device_and_what_is_not_is_said)
+{
+    static char memory[64 * 4096] __attribute__((aligned(4096)));
+    struct pl_numa_place place;
+    struct pl_str text;
+    cpu_set_t mine;
+    uint32_t all;
+
+    begin();
+    all = (uint32_t)processors(&mine);
+    memset(memory, 1, sizeof(memory) / 2); /* the rest is not there yet */
+    pl_str_init(&text);
+
+    pl_numa_look(root, 0, memory, sizeof(memory), &place);
+    ASSERT_EQ(place.nodes, 4);
+    ASSERT_EQ(place.processors, all);
+    ASSERT_EQ(place.near, 1);
+    ASSERT_TRUE(place.pages == 32 || place.pages == 0); /* 0: it may not be asked */
+    ASSERT_TRUE(place.pages_near <= place.pages);
+    place.pages_near = place.pages;
+    ASSERT_TRUE(pl_numa_say(&place, "its worker", &text));
+    ASSERT_CONTAINS(pl_str_text(&text), "at node 0; 1 of the ");
+    ASSERT_CONTAINS(pl_str_text(&text), " processors of its worker are there");
+
+    pl_numa_look(root, 2, memory, sizeof(memory), &place);
+    ASSERT_EQ(place.near, 0);
+    ASSERT_EQ(place.pages_near, 0);
+    place.pages = 32;
+    pl_str_finish(&text);
+    pl_str_init(&text);
+    ASSERT_TRUE(!pl_numa_say(&place, "its worker", &text));
+    ASSERT_CONTAINS(pl_str_text(&text), "at node 2; none of the ");
+    ASSERT_CONTAINS(pl_str_text(&text), "taskset");
+    ASSERT_CONTAINS(pl_str_text(&text), "100 % of its pinned memory is not");
+
+    pl_numa_look(root, -1, memory, sizeof(memory), &place);
+    ASSERT_EQ(place.pages, 0);
+    pl_str_finish(&text);
+    pl_str_init(&text);
+    ASSERT_TRUE(pl_numa_say(&place, "its worker", &text));
+    ASSERT_CONTAINS(pl_str_text(&text), "does not say at which node");
+    tree_put("devices/system/node/online", "0\n");
+    pl_numa_look(root, 0, NULL, 0, &place);
+    pl_str_finish(&text);
+    pl_str_init(&text);
+    ASSERT_TRUE(pl_numa_say(&place, "its worker", &text));
+    ASSERT_STR(pl_str_text(&text), "the machine has one node");
+    pl_str_finish(&text);
     tree_end();
 }
 

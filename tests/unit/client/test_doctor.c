@@ -143,4 +143,56 @@ TEST(a_device_without_a_worker_says_since_when_and_why)
     pl_str_finish(&text);
 }
 
+TEST(pairs_that_go_one_way_for_one_reason_are_one_line)
+{
+    static Plasmon__V1__RoutePlan plan[6], *plans[6];
+
+    begin();
+    for (uint32_t i = 0; i < 6; i++) { /* 0 to 1, 0 to 2, 1 to 0, .. */
+        plasmon__v1__route_plan__init(&plan[i]);
+        plans[i]      = &plan[i];
+        plan[i].from  = i / 2;
+        plan[i].to    = i % 2 + (i % 2 >= i / 2 ? 1 : 0);
+        plan[i].route = 1;
+        plan[i].why   = words("one host");
+    }
+    plan[3].route  = 2; /* 1 to 2 */
+    plan[3].why    = words("no peer access");
+    waits.routes   = plans;
+    waits.n_routes = 6;
+    reply.transfer = words("auto");
+    ASSERT_CONTAINS(said(false), "routes between devices (transfer auto)\n"
+                                 "  0 to 1, 2; 1 to 0; 2 to 0, 1: peer, because: one host\n"
+                                 "  1 to 2: host, because: no peer access\n");
+    ASSERT_CONTAINS(said(true), "{\"from\":1,\"to\":2,\"route\":\"host\"");
+    pl_str_finish(&text);
+}
+
+TEST(a_gpu_whose_worker_or_memory_is_elsewhere_is_told)
+{
+    static Plasmon__V1__NumaPlace far, *places[] = {&far};
+
+    begin();
+    plasmon__v1__numa_place__init(&far);
+    far.device     = 3;
+    far.node       = 2;
+    far.nodes      = 2;
+    far.processors = 16;
+    far.pages      = 256;
+    far.pages_near = 64;
+    waits.numa     = places;
+    waits.n_numa   = 1;
+    ASSERT_CONTAINS(said(false), "\nNUMA nodes of GPUs\n  3 at node 1; none of the 16 "
+                                 "processors of its worker is there");
+    ASSERT_CONTAINS(pl_str_text(&text), "75 % of its pinned memory is not");
+    ASSERT_CONTAINS(said(true),
+                    "\"numa\":[{\"device\":3,\"node\":1,\"nodes\":2,\"processors\":16,"
+                    "\"processors_near\":0,\"pages\":256,\"pages_near\":64}]");
+    far.near       = 8;
+    far.pages_near = 256;
+    ASSERT_CONTAINS(said(false), "  3 at node 1; 8 of the 16 processors of its worker are "
+                                 "there, and its pinned memory is\n");
+    pl_str_finish(&text);
+}
+
 TEST_MAIN()

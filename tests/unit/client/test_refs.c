@@ -41,6 +41,33 @@ static void fail(struct refs *refs, uint64_t id, uint64_t first)
     failure_release(failure);
 }
 
+TEST(a_text_that_names_its_task_names_it_once)
+{
+    struct refs refs;
+    struct plasmon_ref *ref;
+    struct root *root;
+    char text[96], wanted[160];
+    uint64_t id;
+
+    refs_init(&refs, 1);
+    root = new_root(&refs, &ref);
+    for (int named = 0; named < 2; named++) {
+        struct failure *failure;
+
+        id = submit(&refs, root, NULL, WRITE_OVERWRITES);
+        (void)snprintf(text, sizeof(text), "task %llu%s on device 2 failed: it broke",
+                       (unsigned long long)id + !named, " 'label'");
+        (void)snprintf(
+            wanted, sizeof(wanted), "task %llu 'label' (gemm)%s%s", (unsigned long long)id,
+            named ? "" : " failed: ", named ? " on device 2 failed: it broke" : text);
+        failure = refs_describe_failure(&refs, id, PLASMON_EFUNCTION, text, 0);
+        ASSERT_STR(failure->text, wanted);
+        refs_resolve(&refs, id, failure);
+        failure_release(failure);
+    }
+    refs_finish(&refs);
+}
+
 TEST(a_ref_waits_only_for_writers_of_what_it_shows)
 {
     struct refs refs;

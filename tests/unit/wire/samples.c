@@ -522,6 +522,14 @@ static const Plasmon__V1__WorkerFrame worker_waits = {
                           .why = PLASMON__V1__WAIT_WHY__WAIT_HALF, .function = TEXT("send"),
                           .point = 1ull << 48 | 5, .peer = 2))),
 };
+static const Plasmon__V1__WorkerFrame worker_numa = {
+    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
+    .header = HEADER(6),
+    .stats  = MESSAGE(WorkerStats, worker_stats, .request = 1,
+                      .numa = MESSAGE(NumaPlace, numa_place, .node = 2, .nodes = 2,
+                                      .processors = 32, .near = 16, .pages = 256,
+                                      .pages_near = 255)),
+};
 static const Plasmon__V1__WorkerCommand worker_function = {
     .base            = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_command__descriptor),
     .header          = HEADER(7),
@@ -702,6 +710,7 @@ static const struct wire_sample sample_table[WIRE_SAMPLE_COUNT] = {
     {"worker_bulk_tls_hello", &worker_bulk_tls_hello.base, sample_worker_frame},
     {"worker_begun", &worker_begun.base, sample_worker_frame},
     {"worker_waits", &worker_waits.base, sample_worker_frame},
+    {"worker_numa", &worker_numa.base, sample_worker_frame},
 };
 
 const struct wire_sample *wire_samples(void)

@@ -11,7 +11,7 @@ struct wire_sample {
     plasmon_status_t (*decode)(struct wire_arena *arena, const uint8_t *bytes,
                                size_t length, ProtobufCMessage **out, struct pl_err *err);
 };
-#define WIRE_SAMPLE_COUNT 30
+#define WIRE_SAMPLE_COUNT 31
 const struct wire_sample *wire_samples(void); /* WIRE_SAMPLE_COUNT of them */
 
 /* A frame with `count` small tasks (two arguments, two scalars), made in the arena. */

@@ -184,6 +184,41 @@ TEST(every_reason_to_wait_is_known_to_the_head)
     wire_arena_finish(&arena);
 }
 
+TEST(more_of_a_node_than_there_is_is_refused)
+{
+    Plasmon__V1__WorkerFrame frame       = PLASMON__V1__WORKER_FRAME__INIT, *got;
+    Plasmon__V1__Header header           = PLASMON__V1__HEADER__INIT;
+    Plasmon__V1__WorkerStats stats       = PLASMON__V1__WORKER_STATS__INIT;
+    Plasmon__V1__NumaPlace numa          = PLASMON__V1__NUMA_PLACE__INIT;
+    const Plasmon__V1__NumaPlace wrong[] = {
+        {.node = UINT32_MAX}, {.processors = 1, .near = 2}, {.pages = 1, .pages_near = 2}};
+    struct wire_arena arena;
+    struct pl_err err;
+    uint8_t *bytes;
+    size_t length;
+
+    ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
+    header.protocol = WIRE_PROTOCOL;
+    header.seq      = 1;
+    frame.header    = &header;
+    frame.stats     = &stats;
+    stats.numa      = &numa;
+    for (size_t i = 0; i < PL_COUNT(wrong); i++) {
+        numa.node       = wrong[i].node;
+        numa.processors = wrong[i].processors;
+        numa.near       = wrong[i].near;
+        numa.pages      = wrong[i].pages;
+        numa.pages_near = wrong[i].pages_near;
+        ASSERT_OK(wire_encode(&frame.base, create, &bytes, &length));
+        ASSERT_STATUS(wire_decode_worker_frame(&arena, bytes, length, &got, &err),
+                      PLASMON_EMALFORMED);
+        ASSERT_CONTAINS(err.text, "NUMA node");
+        pl_free(bytes);
+        wire_arena_reset(&arena);
+    }
+    wire_arena_finish(&arena);
+}
+
 /* The target is 2 M small tasks a second in a release build; here a floor that even a loaded machine must pass. */
 TEST(small_tasks_decode_at_a_good_rate)
 {
