@@ -186,11 +186,8 @@ static struct head_arg *args_room(size_t count)
     struct head_arg *room;
 
     pl_vec_clear(&args);
-    room = count == 0 ? NULL : pl_vec_push_n(&args, count);
+    room = count == 0 ? NULL : pl_vec_push_n(&args, count); /* zeroed */
     PL_CHECK(room != NULL || count == 0);
-    if (room != NULL) {
-        memset(room, 0, count * sizeof(*room));
-    }
     return room;
 }
 

@@ -143,15 +143,17 @@ static bool reachable(const struct head_want *want, const struct head_device *de
     pl_list_for_each(pos, &want->array->fragments) {
         const struct head_fragment *fragment =
             pl_container_of(pos, struct head_fragment, array_link);
-        bool found = pl_list_empty(&fragment->tile->instances);
+        bool found = pl_list_empty(&fragment->tile->instances) ||
+                     !pl_box_intersects(&fragment->box, &want->box);
 
-        pl_list_for_each(it, &fragment->tile->instances) {
+        for (it = fragment->tile->instances.next;
+             !found && it != &fragment->tile->instances; it = it->next) {
             const struct head_instance *instance =
                 pl_container_of(it, struct head_instance, tile_link);
 
-            found |= head_move_possible(instance->buffer->device, device);
+            found = head_move_possible(instance->buffer->device, device);
         }
-        if (!found && pl_box_intersects(&fragment->box, &want->box)) {
+        if (!found) {
             return false;
         }
     }

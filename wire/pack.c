@@ -10,8 +10,9 @@
 #include <endian.h>
 #include <string.h>
 
-#define SMALL_BYTES      4096 /* what is larger, and rare, is for protobuf-c */
-#define FIELD_BYTES_MAX  16   /* a tag and a number, or a tag and a length */
+#define SMALL_BYTES \
+    32768 /* some 140 operands; what is larger, and rare, is for protobuf-c */
+#define FIELD_BYTES_MAX  16 /* a tag and a number, or a tag and a length */
 #define NUMBER_BYTES_MAX 10
 #define LAUNCH_FIELDS    27
 #define OPERAND_FIELDS   12
