@@ -1,6 +1,7 @@
 /*
  * A device is gone, alone or with its host: what was to run there fails, and so does what lay only there. Its number is not given out again.
  */
+#include "base/fault.h"
 #include "head/core_int.h"
 
 #include <string.h>
@@ -112,7 +113,7 @@ void head_core_node_gone(struct head_core *core, const char *host, const char *t
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
 
-        if (device->gone || strcmp(device->host, host) != 0) {
+        if (device->gone || strcmp(device->host, host) != 0 || pl_bug("head.keep_lost")) {
             continue;
         }
         if (device->joined && !device->draining) {

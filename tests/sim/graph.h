@@ -154,11 +154,13 @@ struct graph_profile {
         head_stops_most; /* of these: it stands still, and another one goes on; no draw */
     uint32_t gone_permille; /* a device is lost for good */
     uint32_t host_permille; /* of these: several, with their host */
-    bool drains;            /* .. and it is drained before: see sim_config */
-    bool no_puts;           /* so that everything can be made again */
-    uint32_t crashes_most;  /* in one graph; 0: 3 */
-    uint32_t breaks_most;   /* 0: 4 */
-    uint32_t cut_permille;  /* the network is cut now and then */
+    bool
+        host_faults; /* .. which have stores, and are lost as a whole: see sim_config; no draw */
+    bool drains;           /* .. and it is drained before */
+    bool no_puts;          /* so that everything can be made again */
+    uint32_t crashes_most; /* in one graph; 0: 3 */
+    uint32_t breaks_most;  /* 0: 4 */
+    uint32_t cut_permille; /* the network is cut now and then */
     uint32_t cuts_most;
     uint32_t
         stop_permille; /* workers stand still; their stores watch, fence and start them */

@@ -198,7 +198,8 @@ static bool explained(const struct check *check, const struct graph_step *step,
     case PLASMON_ECANCELLED:
         return step->cancel_asked;
     case PLASMON_EUNREACHABLE: /* from memory of one host, onto a device of the other */
-        return sim->config.second_host && step->kind == GRAPH_PUT && step->place != 0;
+        return sim->config.second_host &&
+               ((step->kind == GRAPH_PUT && step->place != 0) || step->kind == GRAPH_MAP);
     case PLASMON_ETIMELIMIT:
         return step->time_limit_ms != 0 && step->lasts_us > step->time_limit_ms * 1000;
     case PLASMON_ECONSUMED:

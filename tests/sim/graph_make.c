@@ -326,7 +326,13 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->cuts_max      = (uint32_t)graph_between(graph, 1, profile->cuts_most);
         config->cut_millionth = 6000;
     }
-    if (profile->stop_permille > 0 && !config->second_host) { /* no draw without */
+    if (config->second_host && profile->host_faults) { /* by no draw */
+        config->host_fault = (enum sim_host_fault)(graph->seed / 2 % SIM_HOST_FAULTS);
+        config->drains     = graph->seed / 2 % 5 == 0;
+        graph->names_none |= config->drains;
+    }
+    if (profile->stop_permille > 0 &&
+        (!config->second_host || profile->host_faults)) { /* no draw without */
         config->stores      = true;
         config->store_early = profile->store_early;
         if (graph_chance(graph, profile->stop_permille)) {
@@ -375,7 +381,8 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
             config->retries = 1; /* nobody is charged, so that is enough */
         }
     }
-    if (profile->pairs_permille > 0 && graph_chance(graph, profile->pairs_permille)) {
+    if (profile->pairs_permille > 0 && !(config->second_host && config->stores) &&
+        graph_chance(graph, profile->pairs_permille)) {
         config->transfer               = HEAD_TRANSFER_NCCL;
         config->queues                 = 0; /* NCCL's kernels wait for each other */
         config->pair_trouble_millionth = graph_chance(graph, 500) ? 10000 : 0;

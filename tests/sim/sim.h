@@ -1,5 +1,5 @@
 /*
- * A whole cluster in one thread: one head, some workers of one host, some clients. Time is a number, every delay is drawn
+ * A whole cluster in one thread: one head, some workers of one or two hosts, some clients. Time is a number, every delay is drawn
  * from the seed, and a run with the same seed is the same run.
  *
  *   sim_queue.c    events in virtual time, random numbers, what a failed run says
@@ -14,6 +14,7 @@
  *   sim_reports.c  what it reports
  *   sim_store.c    the store's part of its life: stopped, fenced, reaped, started again
  *   sim_node.c     the store process: its session with the head, its death, and the one after it
+ *   sim_hosts.c    hosts that die as a whole, are cut off until they are given up, and come back
  *   sim_rpc.c      the real libplasmon in the place of a client (in test_clients_sim alone)
  *   sim_limits.c   launches that do not end, and what ending them may cost
  *   sim_begun.c    what a worker says of launches that had not begun when it died
@@ -54,6 +55,9 @@ enum {
     SIM_MEMORY      = 0x6d656d, /* which memory the host has: the only one it ever has */
     SIM_ENDLESS_US  = 60000000, /* of a kernel that does not end */
     SIM_DEVICES_MAX = 4,
+    SIM_HOSTS_MAX   = 2,
+    SIM_GHOSTS_MAX  = 4,  /* devices that a head has given up, with their host */
+    SIM_NUMBERS_MAX = 16, /* of devices, of one head */
     SIM_CLIENTS_MAX = 3,
     SIM_ARGS_MAX    = 8,
     SIM_STAGE_BYTES_MAX = 1 << 16, /* the largest transfer of the host route here */
@@ -200,7 +204,14 @@ void sim_cut_died(struct sim_cut *cut);  /* the process, before its connection b
     XX(HEAD_WENT_ON, "a head that stood still, and went on before another one came")      \
     XX(HEAD_TAKEN_OVER, "a head whose place another one took while it stood still")       \
     XX(HEAD_OLD_READS, "something that was said to a head that is not the one any more")  \
-    XX(HEAD_REFUSED, "a head that went on too late, and was refused by its journal")
+    XX(HEAD_REFUSED, "a head that went on too late, and was refused by its journal")      \
+    XX(HOST_DIED, "a host that died, and was given up when its lease was over")           \
+    XX(HOST_REPLACED, "a host that came anew before it was given up")                     \
+    XX(HOST_CAME_ANEW, "a host that came anew after it was given up")                     \
+    XX(HOST_CAME_BACK, "a host that came back with what it had, and was given up")        \
+    XX(HOST_REFUSED, "a worker that was given up with its host, and hears of it")         \
+    XX(HOST_FORGOT, "a device that let go of what a head before had there")               \
+    XX(HOST_LEFT, "a host that was drained, and ended with its store")
 enum sim_cell {
 #define XX(name, text) SIM_CELL_##name,
     SIM_CELLS(XX)
@@ -382,10 +393,14 @@ struct sim_pairs {
 
 struct sim_worker {
     struct sim *sim;
-    uint32_t host_device;
-    uint32_t device; /* the head's index; UINT32_MAX before it told */
+    uint32_t host_device; /* here: of all */
+    uint32_t local;       /* as its host counts them */
+    uint32_t device;      /* the head's index; UINT32_MAX before it told */
     bool alive;
     bool gone;     /* for good */
+    bool blank;    /* its memory is new, and no head has heard of it */
+    bool forgets;  /* it lets go of everything just now */
+    bool given_up; /* the head has taken its host for lost, and it has not joined anew */
     uint64_t life; /* events of an earlier one are void */
     uint32_t incarnation;
     uint32_t crashes;
@@ -684,17 +699,29 @@ void sim_growth_died(struct sim_worker *worker);
 void sim_growth_continued(struct sim_worker *worker);
 void sim_growth_handed_back(struct sim_worker *worker);
 
-/* The store process of the one host (sim_node.c), with config.stores. */
+/* The store process of a host (sim_node.c), with config.stores. */
 struct sim_node {
     struct sim *sim;
+    uint32_t index;
+    const char *name;
+    uint32_t first; /* of its devices .. */
+    uint32_t count; /* .. so many */
+    uint64_t memory;
     bool alive;
     uint64_t life; /* a death begins a new one */
     uint64_t
         away_ns; /* when it died, if the next one has not been welcomed since; else 0 */
+    bool beats_watched; /* a look at the beats is due */
+    bool paused;        /* the store stands still, with all its workers */
     struct store_node_session session;
     struct sim_pipe to_head;
     struct sim_pipe from_head;
     struct sim_cut cut;
+    /* sim_hosts.c */
+    bool gone;          /* it is dead, and nobody comes in its place */
+    bool counted;       /* among those that are gone */
+    uint64_t silent_ns; /* the head was told that its connection is gone; 0: it has one */
+    uint32_t give_ups;  /* by heads */
     /* The head's side of the connection. */
     uint64_t head_session; /* 0: no hello has come over it */
     uint64_t head_out_seq;
@@ -702,20 +729,46 @@ struct sim_node {
     uint32_t
         told[SIM_DEVICES_MAX]; /* the last incarnation that the head heard to be dead */
 };
-void sim_node_start(struct sim_node *node, struct sim *sim);
+/* Of the host where this device is. */
+struct sim_node *sim_node_of(const struct sim_worker *worker);
+uint32_t sim_hosts(const struct sim *sim);
+void sim_node_init(struct sim_node *node, struct sim *sim, uint32_t index);
+void sim_node_start(struct sim_node *node);
+/* Another one, with nothing of what was there before. */
+void sim_node_begin_anew(struct sim_node *node);
+void sim_node_end(struct sim_node *node); /* and nobody comes in its place */
 void sim_node_finish(struct sim_node *node);
 /* May it, the head or their connection break? */
 bool sim_node_settled(const struct sim_node *node);
+bool sim_nodes_settled(const struct sim *sim);
 void sim_node_break(struct sim_node *node); /* the connection; it comes back by itself */
 void sim_node_die(struct sim_node *node);
 /* The store has found a worker dead. */
-void sim_node_down(struct sim_node *node, uint32_t host_device, uint32_t incarnation);
+void sim_node_down(struct sim_node *node, uint32_t local, uint32_t incarnation);
+
+/* sim_hosts.c */
+struct sim_worker *sim_worker_at(struct sim *sim, const char *host, uint32_t local);
+/* The second host meets its fate, if that is a matter of hosts. */
+void sim_host_lose(struct sim *sim);
+/* The head says that a host is gone: is it right? */
+void sim_host_given_up(struct sim *sim, const char *host, const char *why);
+/* Or that a device is. */
+void sim_device_forgotten(struct sim *sim, uint32_t number, const char *why);
+/* Everybody else is told that. */
+void sim_device_given_up(struct sim *sim, uint32_t number);
+/* How many there may be. */
+uint32_t sim_ghosts(const struct sim *sim);
+/* A hello was refused, because of that. */
+bool sim_worker_refused(struct sim_worker *worker, const struct pl_err *err);
+void sim_hosts_finish(struct sim *sim);
+/* Nothing is left in the memory of the device. */
+void sim_worker_blank(struct sim_worker *worker);
 
 /* sim_store.c */
 void sim_store_fence(struct sim_worker *worker,
                      uint32_t incarnation);      /* the head's order */
 void sim_store_adopt(struct sim_worker *worker); /* by the store after the one that died */
-void sim_store_look_again(struct sim *sim);
+void sim_store_look_again(struct sim_node *node);
 void sim_store_init(struct sim_worker *worker);
 void sim_store_exited(struct sim_worker *worker); /* it died by itself */
 void sim_store_maybe_stop(struct sim *sim);       /* a worker, or a whole host */
@@ -860,6 +913,7 @@ struct sim_held {
     struct sim_pipe *pipe; /* NULL: an order to fence, or something for the store */
     uint64_t life;         /* of the pipe; for the store: spill_hellos */
     struct sim_worker *fence;
+    bool gives_up; /* .. or that a device is gone: `incarnation` is its number */
     uint32_t incarnation;
     size_t length;
     uint8_t *data; /* owned */
@@ -931,6 +985,7 @@ void sim_head_replace(struct sim *sim, bool broken);
 void sim_journal_put(struct sim *sim, struct sim_pipe *pipe, const uint8_t *data,
                      size_t length);
 void sim_journal_fence(struct sim *sim, struct sim_worker *worker, uint32_t incarnation);
+void sim_journal_given_up(struct sim *sim, uint32_t number);
 void sim_journal_spill(struct sim *sim, const struct head_spill_op *op);
 void sim_journal_flushed(struct sim *sim); /* the input ran dry: store it */
 /* The process is killed; another one has the journal. */
@@ -950,6 +1005,15 @@ void sim_head_spill_done(struct sim *sim, uint64_t id, plasmon_status_t status,
                          uint64_t host_buffer, const char *text);
 
 /* ------------------------------------------------------------------------------------------------ the whole */
+
+/* What becomes of the second host, where hosts have stores. */
+enum sim_host_fault {
+    SIM_HOST_DEVICES, /* its store gives up its devices */
+    SIM_HOST_DIES,    /* with its store, and nobody says a word */
+    SIM_HOST_ANEW,    /* .. and another store of it comes, with new memory */
+    SIM_HOST_CUT,     /* it runs on, and the head hears nothing for longer than a lease */
+    SIM_HOST_FAULTS,
+};
 
 struct sim_config {
     uint64_t seed;
@@ -990,6 +1054,7 @@ struct sim_config {
     uint32_t gone_millionth;
     bool
         second_host; /* the upper half of the devices; when one of these does not come back, none does */
+    enum sim_host_fault host_fault; /* with second_host and stores */
     bool
         drains; /* with second_host: it is drained first, and goes when nothing lies there alone, or it took too long */
     bool limits; /* some tasks do not end, or have a limit, or are cancelled by force */
@@ -1029,12 +1094,17 @@ struct sim {
     struct sim_old_head old_head;
 
     struct sim_worker workers[SIM_DEVICES_MAX];
-    struct sim_node node;
+    struct sim_node nodes[SIM_HOSTS_MAX];
+    struct sim_worker
+        ghosts[SIM_GHOSTS_MAX]; /* what others see of devices that were given up */
+    uint32_t ghost_count;
+    bool host_lost;                     /* it has met its fate */
+    uint32_t owner_of[SIM_NUMBERS_MAX]; /* of a number, the last one */
     struct sim_client clients[SIM_CLIENTS_MAX];
-    struct store_timeline *timelines[SIM_DEVICES_MAX];
-    struct store_table *tables[SIM_DEVICES_MAX];
+    struct store_timeline *timelines[SIM_DEVICES_MAX + SIM_GHOSTS_MAX];
+    struct store_table *tables[SIM_DEVICES_MAX + SIM_GHOSTS_MAX];
     struct store_pins *readers[STORE_READER_MAX];
-    uint32_t host_device_of[SIM_DEVICES_MAX];
+    uint32_t host_device_of[SIM_NUMBERS_MAX];
     struct wire_arena
         arena; /* of whoever decodes just now on the workers' and clients' side */
 
@@ -1050,8 +1120,6 @@ struct sim {
     uint32_t cut_count;
     uint32_t stop_count;
     uint32_t store_death_count;
-    bool beats_watched; /* a look at the beats is due */
-    bool paused;        /* the store stands still, with all its workers */
     uint64_t met[SIM_CELL_COUNT];
     uint32_t sends_at_once;    /* at most, by one device, to different ones */
     struct pl_vec crash_times; /* uint64_t; of fences too */

@@ -42,13 +42,18 @@ void sim_cover(struct sim *sim, enum sim_cell cell)
 
 /* ------------------------------------------------------------------------------------------ steps */
 
-static bool node_is_hit(struct sim *sim)
+/* NULL: none is. */
+static struct sim_node *node_to_hit(struct sim *sim)
 {
-    return sim->config.stores && sim_node_settled(&sim->node) && sim_chance(sim, 250);
+    if (!sim->config.stores || !sim_nodes_settled(sim) || !sim_chance(sim, 250)) {
+        return NULL;
+    }
+    return &sim->nodes[sim_hosts(sim) > 1 ? sim_below(sim, sim_hosts(sim)) : 0];
 }
 
 static void maybe_break(struct sim *sim)
 {
+    struct sim_node *node;
     uint32_t which;
 
     if (sim->break_count >= sim->config.breaks_max ||
@@ -56,8 +61,9 @@ static void maybe_break(struct sim *sim)
         return;
     }
     sim->break_count++;
-    if (node_is_hit(sim)) {
-        sim_node_break(&sim->node);
+    node = node_to_hit(sim);
+    if (node != NULL) {
+        sim_node_break(node);
         return;
     }
     which = (uint32_t)sim_below(sim, sim->config.devices + sim->config.clients);
@@ -112,14 +118,16 @@ static bool cut_worker(struct sim_worker *worker)
 
 static void maybe_cut(struct sim *sim)
 {
+    struct sim_node *node;
     uint32_t which;
 
     if (sim->cut_count >= sim->config.cuts_max ||
         sim_below(sim, 1000000) >= sim->config.cut_millionth) {
         return;
     }
-    if (node_is_hit(sim)) {
-        sim->cut_count += sim_cut_begin(&sim->node.cut, 0);
+    node = node_to_hit(sim);
+    if (node != NULL) {
+        sim->cut_count += sim_cut_begin(&node->cut, 0);
         return;
     }
     which = (uint32_t)sim_below(sim, sim->config.devices + sim->config.clients);
@@ -141,8 +149,7 @@ static void maybe_crash(struct sim *sim)
 static void maybe_crash_head(struct sim *sim)
 {
     if (sim->head_process.crashes < sim->config.head_crashes_max &&
-        !sim->head_process.stopped &&
-        (!sim->config.stores || sim_node_settled(&sim->node)) &&
+        !sim->head_process.stopped && sim_nodes_settled(sim) &&
         sim_below(sim, 1000000) < sim->config.head_crash_millionth) {
         sim_head_crash(sim);
     }
@@ -150,6 +157,11 @@ static void maybe_crash_head(struct sim *sim)
 
 static void second_host_goes(struct sim *sim)
 {
+    if (sim->config.stores &&
+        (sim->drain_begun || sim->config.host_fault != SIM_HOST_DEVICES)) {
+        sim_host_lose(sim);
+        return;
+    }
     sim->gone_count = sim->config.gone_max;
     for (uint32_t i = (sim->config.devices + 1) / 2; i < sim->config.devices; i++) {
         sim_worker_gone(&sim->workers[i]);
@@ -167,7 +179,7 @@ static void drain(struct sim *sim)
 
 static void drain_look(struct sim *sim)
 {
-    if (sim->drain_begun && sim->gone_count == 0 &&
+    if (sim->drain_begun && sim->gone_count == 0 && !sim->host_lost &&
         sim_head_drain_over(sim, &sim->drained)) {
         second_host_goes(sim);
     }
@@ -179,7 +191,7 @@ static void maybe_lose(struct sim *sim)
     uint32_t first = sim->config.second_host ? (sim->config.devices + 1) / 2 : 1;
     struct sim_worker *worker;
 
-    if (sim->gone_count >= sim->config.gone_max ||
+    if (sim->gone_count >= sim->config.gone_max || sim->host_lost ||
         sim_below(sim, 1000000) >= sim->config.gone_millionth) {
         return;
     }
@@ -412,16 +424,18 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
     pl_map_init(&sim->losses);
     pl_map_init(&sim->lasting);
     PL_CHECK(wire_arena_init(&sim->arena, WIRE_ARENA_BYTES_MAX) == PLASMON_OK);
-    for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
+    for (uint32_t i = 0; i < SIM_NUMBERS_MAX; i++) {
         sim->host_device_of[i] = WORKER_DEVICE_PENDING;
+    }
+    for (uint32_t i = 0; i < SIM_HOSTS_MAX; i++) {
+        sim_node_init(&sim->nodes[i], sim, i);
     }
     sim_head_start(sim);
     for (uint32_t i = 0; i < config->devices; i++) {
         sim_worker_init(&sim->workers[i], sim, i);
     }
-    if (config->stores) {
-        PL_CHECK(!config->second_host);
-        sim_node_start(&sim->node, sim);
+    for (uint32_t i = 0; config->stores && i < sim_hosts(sim); i++) {
+        sim_node_start(&sim->nodes[i]);
     }
     for (uint32_t i = 0; i < config->devices; i++) {
         sim_worker_start(&sim->workers[i]);
@@ -456,7 +470,10 @@ void sim_destroy(struct sim *sim)
     for (uint32_t i = 0; i < SIM_CLIENTS_MAX; i++) {
         sim_client_finish(&sim->clients[i]);
     }
-    sim_node_finish(&sim->node);
+    for (uint32_t i = 0; i < SIM_HOSTS_MAX; i++) {
+        sim_node_finish(&sim->nodes[i]);
+    }
+    sim_hosts_finish(sim);
     sim_head_finish(sim);
     for (uint32_t i = 0; i < SIM_DEVICES_MAX; i++) {
         sim_worker_finish(&sim->workers[i]);

@@ -15,9 +15,9 @@
 
 enum { SEND_MAX_NS = 30000, SEND_LONG_NS = 1000000 };
 
-static bool store_alive(const struct sim *sim)
+static bool store_alive(const struct sim_worker *worker)
 {
-    return !sim->config.stores || sim->node.alive;
+    return !worker->sim->config.stores || sim_node_of(worker)->alive;
 }
 
 /* ------------------------------------------------------------------------------------------ there and back */
@@ -43,7 +43,7 @@ static bool due(const struct sim_worker *worker, uint64_t number)
     const struct sim_growth *growth = &worker->growth;
 
     return growth->state != SIM_GROWTH_NONE && growth->number == number &&
-           store_alive(worker->sim) && growth->store_life == worker->sim->node.life;
+           store_alive(worker) && growth->store_life == sim_node_of(worker)->life;
 }
 
 static void acknowledged(void *user, uint64_t number, void *data)
@@ -91,8 +91,8 @@ static void send(struct sim_worker *worker)
 {
     struct sim *sim = worker->sim;
 
-    worker->growth.store_life = sim->node.life;
-    if (store_alive(sim)) {
+    worker->growth.store_life = sim_node_of(worker)->life;
+    if (store_alive(worker)) {
         sim_after(sim, delay(sim), read_by_store, worker, worker->growth.number, NULL);
         sim_store_growth(worker);
     } else {
@@ -144,8 +144,8 @@ void sim_growth_died(struct sim_worker *worker)
     struct sim *sim                = worker->sim;
     const struct sim_growth growth = worker->growth;
 
-    if (growth.state == SIM_GROWTH_SENT && store_alive(sim) &&
-        growth.store_life == sim->node.life) {
+    if (growth.state == SIM_GROWTH_SENT && store_alive(worker) &&
+        growth.store_life == sim_node_of(worker)->life) {
         keep(worker); /* a store reads what a dead worker still had to say */
     } else if (growth.state == SIM_GROWTH_SENT) {
         sim_trace(sim, "device %u: the chunk at %llu dies with its worker",
@@ -174,7 +174,7 @@ void sim_growth_handed_back(struct sim_worker *worker)
         sim_cover(worker->sim, SIM_CELL_GROWTH_HANDED);
     }
     if (growth->state == SIM_GROWTH_KEPT) {
-        growth->store_life = worker->sim->node.life;
+        growth->store_life = sim_node_of(worker)->life;
         sim_after(worker->sim, delay(worker->sim), acknowledged, worker, growth->number,
                   NULL);
     }

@@ -56,9 +56,8 @@ static void op_fence(void *user, const char *host, uint32_t host_device,
 {
     struct sim *sim = user;
 
-    (void)host;
     if (!sim->old_head.speaks) {
-        sim_journal_fence(sim, &sim->workers[host_device], incarnation);
+        sim_journal_fence(sim, sim_worker_at(sim, host, host_device), incarnation);
     }
 }
 
@@ -97,17 +96,20 @@ static void op_session_ended(void *user, uint64_t session)
 
 static void op_worker_gone(void *user, uint32_t device, const char *why)
 {
-    struct sim *sim                 = user;
-    const struct sim_worker *worker = sim_worker_of(sim, device);
+    struct sim *sim = user;
 
-    if (!sim->head_process.replaying && (worker == NULL || !worker->gone)) {
-        sim_fail(sim, "device %u is gone: %s", device, why);
+    if (!sim->head_process.replaying && !sim->old_head.speaks) {
+        sim_device_forgotten(sim, device, why);
     }
 }
 
 static void op_node_gone(void *user, const char *host, const char *why)
 {
-    sim_fail(user, "host %s is gone: %s", host, why);
+    struct sim *sim = user;
+
+    if (!sim->head_process.replaying && !sim->old_head.speaks) {
+        sim_host_given_up(sim, host, why);
+    }
 }
 
 static uint64_t op_random64(void *user)
@@ -351,15 +353,20 @@ static void worker_hello(struct sim_worker *worker, const struct head_input *inp
     sim_pipe_open(
         &worker->from_head); /* what was sent before belongs to the old connection */
     if (tell(sim, input, &outcome, &err) != PLASMON_OK) {
-        sim_fail(sim, "device %u is refused: %s", worker->host_device, err.text);
+        if (!sim_worker_refused(worker, &err)) {
+            sim_fail(sim, "device %u is refused: %s", worker->host_device, err.text);
+        }
         return;
     }
-    if (worker->device != UINT32_MAX && worker->device != outcome.device) {
+    if (worker->device != UINT32_MAX && worker->device != outcome.device &&
+        sim_node_of(worker)->give_ups == 0) {
         sim_fail(sim, "device %u changed its index from %u to %u", worker->host_device,
                  worker->device, outcome.device);
     }
     worker->device =
         outcome.device; /* the head's side needs it before the welcome arrives */
+    PL_CHECK(outcome.device < SIM_NUMBERS_MAX);
+    sim->owner_of[outcome.device] = worker->host_device;
     head_machine_worker_welcome(sim->head_process.machine, outcome.device);
 }
 
@@ -388,7 +395,7 @@ void sim_head_from_worker(void *user, const uint8_t *data, size_t length)
                  worker->host_device, err.text);
         return;
     }
-    if (frame->hello != NULL && sim->config.stores &&
+    if (frame->hello != NULL && sim->config.stores && frame->hello->resume_session == 0 &&
         !head_machine_memory_known(sim->head_process.machine, frame->hello->host,
                                    frame->hello->memory)) {
         sim_worker_break(worker); /* it waits for its store; here it asks again */
@@ -396,7 +403,8 @@ void sim_head_from_worker(void *user, const uint8_t *data, size_t length)
         input =
             (struct head_input){.type = HEAD_INPUT_WORKER_UP, .strings = {{data, length}}};
         worker_hello(worker, &input);
-    } else if (tell(sim, &input, NULL, &err) != PLASMON_OK) {
+    } else if (tell(sim, &input, NULL, &err) != PLASMON_OK &&
+               !sim_worker_refused(worker, &err)) {
         sim_fail(sim, "the head closes device %u: %s", worker->host_device, err.text);
     }
 }
@@ -408,7 +416,8 @@ void sim_head_worker_silent(struct sim_worker *worker)
 
     worker->cut.believed = false;
     if (worker->device != UINT32_MAX) {
-        PL_CHECK(tell(worker->sim, &input, NULL, &err) == PLASMON_OK || worker->gone);
+        PL_CHECK(tell(worker->sim, &input, NULL, &err) == PLASMON_OK || worker->gone ||
+                 sim_node_of(worker)->give_ups > 0);
     }
 }
 
@@ -466,7 +475,7 @@ static void worker_downed(void *user, uint64_t arg, void *data)
     struct sim *sim           = worker->sim;
     struct head_input input   = {
           .type    = HEAD_INPUT_WORKER_DOWN,
-          .numbers = {worker->host_device, arg},
+          .numbers = {worker->local, arg},
           .strings = {head_string(sim_worker_host(worker)), head_string("it crashed")}};
     struct pl_err err;
 
@@ -509,7 +518,7 @@ static void worker_given_up(void *user, uint64_t arg, void *data)
     struct sim *sim           = worker->sim;
     struct head_input input   = {
           .type    = HEAD_INPUT_WORKER_DOWN,
-          .numbers = {worker->host_device, worker->incarnation, true},
+          .numbers = {worker->local, worker->incarnation, true},
           .strings = {head_string(sim_worker_host(worker)), head_string("it is gone")}};
     struct pl_err err;
 
@@ -592,6 +601,7 @@ static void node_hello(struct sim_node *node, struct head_string bytes)
     if (outcome.resumed) {
         sim_cover(sim, SIM_CELL_STORE_RESUMED);
     }
+    node->silent_ns    = 0;
     node->cut.believed = true;
     node->head_session = outcome.session;
     node->head_out_seq = node->head_in_seq = 0;
@@ -604,7 +614,7 @@ static void node_hello(struct sim_node *node, struct head_string bytes)
 static void node_told(struct sim_node *node, const Plasmon__V1__WorkerDown *down)
 {
     struct sim *sim         = node->sim;
-    struct sim_worker *who  = &sim->workers[down->host_device];
+    struct sim_worker *who  = &sim->workers[node->first + down->host_device];
     struct head_input input = {
         .type    = HEAD_INPUT_WORKER_DOWN,
         .numbers = {down->host_device, down->incarnation, down->quarantined != 0,
@@ -668,11 +678,12 @@ void sim_head_node_silent(struct sim_node *node)
     struct sim *sim         = node->sim;
     struct head_input input = {.type    = HEAD_INPUT_NODE_LOST,
                                .numbers = {sim->now_ns / 1000000},
-                               .strings = {head_string("simhost")}};
+                               .strings = {head_string(node->name)}};
     struct pl_err err;
 
     node->cut.believed = false;
-    if (head_machine_host_known(sim->head_process.machine, "simhost")) {
+    node->silent_ns    = sim->now_ns;
+    if (head_machine_host_known(sim->head_process.machine, node->name)) {
         PL_CHECK(tell(sim, &input, NULL, &err) == PLASMON_OK);
     }
 }

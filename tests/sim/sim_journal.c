@@ -29,7 +29,9 @@ bool sim_head_down(const struct sim *sim)
 
 void sim_held_leave(struct sim *sim, struct sim_held *held)
 {
-    if (held->fence != NULL) {
+    if (held->gives_up) {
+        sim_device_given_up(sim, held->incarnation);
+    } else if (held->fence != NULL) {
         sim_limits_order(held->fence, held->incarnation);
     } else if (held->pipe == NULL) {
         if (held->life == sim->spill_hellos) {
@@ -99,6 +101,19 @@ void sim_journal_fence(struct sim *sim, struct sim_worker *worker, uint32_t inca
     held              = hold(sim);
     held->fence       = worker;
     held->incarnation = incarnation;
+}
+
+void sim_journal_given_up(struct sim *sim, uint32_t number)
+{
+    struct sim_held *held;
+
+    if (!sim->config.journal) {
+        sim_device_given_up(sim, number);
+        return;
+    }
+    held              = hold(sim);
+    held->gives_up    = true;
+    held->incarnation = number;
 }
 
 void sim_journal_spill(struct sim *sim, const struct head_spill_op *op)
@@ -366,20 +381,21 @@ static void devices_look_again(struct sim *sim)
         struct sim_worker *worker = &sim->workers[i];
         uint32_t number           = UINT32_MAX;
 
-        for (uint32_t device = 0; device < sim->config.devices; device++) {
+        for (uint32_t device = 0; device < SIM_NUMBERS_MAX; device++) {
             uint32_t host_device, incarnation;
             const char *host;
 
             if (head_machine_worker_where(sim->head_process.machine, device, &host,
                                           &host_device, &incarnation) &&
-                host_device == i) {
+                sim_worker_at(sim, host, host_device) == worker) {
                 number = device;
             }
         }
-        if (worker->gone) {
+        if (worker->gone || (number == UINT32_MAX && sim_node_of(worker)->give_ups > 0)) {
             continue; /* the head may have forgotten it: its number stays */
         }
-        if (worker->session != 0 && worker->device != number) {
+        if (worker->session != 0 && worker->device != number &&
+            sim_node_of(worker)->give_ups == 0) {
             sim_fail(sim, "device %u was welcomed as %u and is %u after a crash", i,
                      worker->device, number);
         }
@@ -391,7 +407,7 @@ static void devices_look_again(struct sim *sim)
 static void losses_tell_again(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->config.devices; i++) {
-        if (sim->workers[i].gone) {
+        if (sim->workers[i].gone && !sim_node_of(&sim->workers[i])->gone) {
             sim_head_worker_gone(&sim->workers[i]);
         }
     }
@@ -399,8 +415,8 @@ static void losses_tell_again(struct sim *sim)
 
 static void connections_break(struct sim *sim)
 {
-    if (sim->config.stores) {
-        sim_node_break(&sim->node);
+    for (uint32_t i = 0; sim->config.stores && i < sim_hosts(sim); i++) {
+        sim_node_break(&sim->nodes[i]);
     }
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         sim_worker_break(&sim->workers[i]);
@@ -452,6 +468,9 @@ void sim_head_replace(struct sim *sim, bool broken)
     sim->head = head_machine_core(head->machine);
     PL_CHECK(head_machine_input(head->machine, &restart, NULL, &err) == PLASMON_OK);
     devices_look_again(sim);
+    for (uint32_t i = 0; i < SIM_HOSTS_MAX; i++) {
+        sim->nodes[i].silent_ns = sim->now_ns;
+    }
     if (broken) {
         connections_break(sim);
     }

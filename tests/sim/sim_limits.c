@@ -166,7 +166,7 @@ static void order_arrives(void *user, uint64_t arg, void *data)
                  worker->host_device);
         return;
     }
-    if (sim->config.stores && !sim->node.alive) {
+    if (sim->config.stores && !sim_node_of(worker)->alive) {
         sim_look_at(sim, ORDER_AGAIN_NS);
         return; /* nobody is there to end it */
     }

@@ -140,6 +140,11 @@ void sim_client_located(struct sim_client *client, const Plasmon__V1__Located *l
             return;
         }
         covered += pl_box_elements(&pin->box);
+        if (sim_ghosts(client->sim) > 0 && sim_node_of(pin->worker)->index != 0) {
+            (void)sim_client_answer(client, located->request, SIM_ANSWER_MAPPING,
+                                    PLASMON_EUNREACHABLE, "it lies on another host");
+            return;
+        }
     }
     hull = pl_view_hull(&answer->view);
     if (covered != pl_box_elements(&hull)) {

@@ -40,7 +40,7 @@ static void session_send(void *user, uint8_t *bytes, size_t length)
 
 static uint64_t *session_kept(const struct sim_node *node)
 {
-    return &node->sim->workers[0].timeline->store_session;
+    return &node->sim->workers[node->first].timeline->store_session;
 }
 
 static void session_joined(void *user, uint64_t session, bool known, const char *cluster)
@@ -48,7 +48,7 @@ static void session_joined(void *user, uint64_t session, bool known, const char 
     struct sim_node *node = user;
 
     (void)cluster;
-    if (!known) {
+    if (!known && node->give_ups == 0) {
         sim_fail(node->sim, "the head does not know its store any more");
     }
     *session_kept(node) = session;
@@ -64,7 +64,7 @@ static void session_event(void *user, enum store_uplink_event event, uint32_t ho
         sim_fail(node->sim, "the head gives its store the order %d", (int)event);
         return;
     }
-    sim_store_fence(&node->sim->workers[host_device], incarnation);
+    sim_store_fence(&node->sim->workers[node->first + host_device], incarnation);
 }
 
 static void session_offer(void *user, struct store_node_offer *out)
@@ -98,17 +98,17 @@ static const struct store_node_session_ops session_ops = {.buffer  = session_buf
 static void session_begin(struct sim_node *node)
 {
     store_node_session_init(&node->session, &session_ops, node, *session_kept(node));
-    node->session.host         = "simhost";
-    node->session.name         = "simhost";
+    node->session.host         = node->name;
+    node->session.name         = node->name;
     node->session.store_socket = "";
-    node->session.devices      = node->sim->config.devices;
-    node->session.memory       = node->sim->workers[0].timeline->memory;
+    node->session.devices      = node->count;
+    node->session.memory       = node->memory;
 }
 
-void sim_node_down(struct sim_node *node, uint32_t host_device, uint32_t incarnation)
+void sim_node_down(struct sim_node *node, uint32_t local, uint32_t incarnation)
 {
     struct store_uplink_down down = {
-        .host_device = host_device, .incarnation = incarnation, .text = "it is dead"};
+        .host_device = local, .incarnation = incarnation, .text = "it is dead"};
 
     if (node->alive) {
         store_node_session_down(&node->session, &down);
@@ -206,10 +206,12 @@ static const struct sim_cut_ops cut_ops = {.peer_gives_up = cut_peer_gives_up,
 
 /* ------------------------------------------------------------------------------------------ death, and the next one */
 
-static bool all_run(const struct sim *sim)
+static bool all_run(const struct sim_node *node)
 {
-    for (uint32_t i = 0; i < sim->config.devices; i++) {
-        if (!sim->workers[i].alive || sim->workers[i].process.stopped) {
+    for (uint32_t i = node->first; i < node->first + node->count; i++) {
+        const struct sim_worker *worker = &node->sim->workers[i];
+
+        if (!worker->alive || worker->process.stopped) {
             return false;
         }
     }
@@ -222,32 +224,54 @@ static void handed_back(void *user, uint64_t arg, void *data)
     struct sim_node *node = user;
     struct sim *sim       = node->sim;
 
-    (void)arg;
     (void)data;
+    if (arg != node->life || node->alive) {
+        return; /* its host has died, too */
+    }
     sim_trace(sim, "another store begins");
     node->alive = true;
     session_begin(node);
-    for (uint32_t i = 0; i < sim->config.devices; i++) {
+    for (uint32_t i = node->first; i < node->first + node->count; i++) {
         sim_store_adopt(&sim->workers[i]);
     }
-    sim_store_look_again(sim);
+    sim_store_look_again(node);
     connect_later(node);
 }
 
 static void started(void *user, uint64_t arg, void *data)
 {
     struct sim_node *node = user;
-    uint64_t wait_ns =
-        all_run(node->sim) ? sim_below(node->sim, HANDED_MAX_NS) : HANDBACK_NS;
+    uint64_t wait_ns = all_run(node) ? sim_below(node->sim, HANDED_MAX_NS) : HANDBACK_NS;
 
-    (void)arg;
     (void)data;
-    sim_after(node->sim, wait_ns, handed_back, node, 0, NULL);
+    sim_after(node->sim, wait_ns, handed_back, node, arg, NULL);
 }
 
 bool sim_node_settled(const struct sim_node *node)
 {
     return node->sim->config.store_early || *session_kept(node) != 0;
+}
+
+bool sim_nodes_settled(const struct sim *sim)
+{
+    for (uint32_t i = 0; sim->config.stores && i < sim_hosts(sim); i++) {
+        if (!sim->nodes[i].gone && !sim_node_settled(&sim->nodes[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void sim_node_end(struct sim_node *node)
+{
+    bool alive = node->alive;
+
+    node->alive = false;
+    node->life++;
+    if (alive) {
+        store_node_session_finish(&node->session);
+    }
+    sim_node_break(node);
 }
 
 void sim_node_die(struct sim_node *node)
@@ -257,22 +281,55 @@ void sim_node_die(struct sim_node *node)
     if (!node->alive) {
         return;
     }
-    sim_trace(sim, "the store dies");
-    node->alive = false;
-    node->life++;
+    sim_trace(sim, "the store of %s dies", node->name);
     node->away_ns = node->away_ns == 0 ? sim->now_ns : node->away_ns;
-    store_node_session_finish(&node->session);
-    sim_node_break(node);
+    sim_node_end(node);
     sim_after(sim, sim_below(sim, sim_chance(sim, 300) ? DOWN_MAX_NS : CONNECT_MAX_NS),
-              started, node, 0, NULL);
+              started, node, node->life, NULL);
 }
 
-void sim_node_start(struct sim_node *node, struct sim *sim)
+uint32_t sim_hosts(const struct sim *sim)
 {
-    *node = (struct sim_node){.sim = sim, .life = 1, .alive = true};
+    return sim->config.second_host ? 2 : 1;
+}
+
+struct sim_node *sim_node_of(const struct sim_worker *worker)
+{
+    const struct sim_node *second = &worker->sim->nodes[1];
+    bool there = sim_hosts(worker->sim) > 1 && worker->host_device >= second->first;
+
+    return &worker->sim->nodes[there ? 1 : 0];
+}
+
+void sim_node_init(struct sim_node *node, struct sim *sim, uint32_t index)
+{
+    uint32_t half = (sim->config.devices + 1) / 2;
+
+    *node = (struct sim_node){.sim    = sim,
+                              .index  = index,
+                              .name   = index == 0 ? "simhost" : "simhost2",
+                              .first  = index == 0 ? 0 : half,
+                              .count  = sim_hosts(sim) == 1 ? sim->config.devices
+                                        : index == 0        ? half
+                                                            : sim->config.devices - half,
+                              .memory = SIM_MEMORY + index};
     sim_pipe_init(&node->to_head, sim, sim_head_from_node, node);
     sim_pipe_init(&node->from_head, sim, node_deliver, node);
     sim_cut_init(&node->cut, sim, &node->to_head, &node->from_head, &cut_ops, node);
+}
+
+void sim_node_start(struct sim_node *node)
+{
+    node->life  = 1;
+    node->alive = true;
+    session_begin(node);
+    connect_later(node);
+}
+
+void sim_node_begin_anew(struct sim_node *node)
+{
+    node->alive   = true;
+    node->away_ns = 0;
     session_begin(node);
     connect_later(node);
 }

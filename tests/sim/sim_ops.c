@@ -18,8 +18,12 @@
 
 static struct sim_worker *peer_of(struct sim_worker *worker, uint32_t host_device)
 {
-    PL_CHECK(host_device < worker->sim->config.devices);
-    return &worker->sim->workers[host_device];
+    struct sim *sim = worker->sim;
+
+    PL_CHECK(host_device < sim->config.devices + sim->ghost_count);
+    return host_device < sim->config.devices
+               ? &sim->workers[host_device]
+               : &sim->ghosts[host_device - sim->config.devices];
 }
 
 static plasmon_status_t op_grow(void *user, uint32_t pool, uint64_t bytes)
@@ -375,6 +379,12 @@ static bool chunk_taken(const struct sim_worker *receiver, uint64_t chunk)
     return receiver->timeline->stage_taken.value > chunk;
 }
 
+/* Between hosts: nobody takes anything of a device that was given up, and nobody is there who would take anything for one. */
+static bool goes_nowhere(const struct sim_worker *sender, const struct sim_worker *receiver)
+{
+    return sender->given_up || receiver->host_device >= sender->sim->config.devices;
+}
+
 bool sim_op_ready(struct sim_stream *stream, struct sim_op *op)
 {
     const struct sim_worker *receiver;
@@ -387,7 +397,11 @@ bool sim_op_ready(struct sim_stream *stream, struct sim_op *op)
         return stream->worker->streams[op->other].completed >= op->value;
     case SIM_OP_SEND:
         receiver = receiver_of(stream, op);
-        return receiver->timeline->stage_taken.value + STORE_STAGE_SLOTS > op->first_chunk;
+        if (goes_nowhere(stream->worker, receiver)) {
+            return true;
+        }
+        return !receiver->blank &&
+               receiver->timeline->stage_taken.value + STORE_STAGE_SLOTS > op->first_chunk;
     case SIM_OP_RECV:
         receiver = receiver_of(stream, op);
         /* Chunks are taken in order, whoever sends them. */
@@ -407,8 +421,10 @@ static void do_stage(struct sim_stream *stream, const struct sim_op *op)
     uint64_t slot               = op->first_chunk % STORE_STAGE_SLOTS;
     uint8_t *staged             = receiver->slab + slot * SIM_STAGE_BYTES_MAX;
 
-    if (chunk_taken(receiver, op->first_chunk)) {
-        return; /* done before a restart */
+    if ((op->kind == SIM_OP_SEND && (goes_nowhere(stream->worker, receiver) ||
+                                     receiver->blank)) || /* its host died just now */
+        chunk_taken(receiver, op->first_chunk)) {
+        return; /* .. or done before a restart */
     }
     if (op->kind == SIM_OP_SEND) {
         if (!op->nowhere) {

@@ -203,9 +203,9 @@ void sim_worker_hello(struct sim_worker *worker)
     hello.host        = (char *)(uintptr_t)sim_worker_host(worker);
     hello.node        = hello.host;
     hello.name        = name;
-    hello.host_device = worker->host_device;
+    hello.host_device = worker->local;
     hello.kind        = DEVICE_CPU;
-    hello.ordinal     = worker->host_device;
+    hello.ordinal     = worker->local;
     hello.bytes_total =
         sim->config.device_bytes != 0 ? sim->config.device_bytes : worker->arena_bytes;
     hello.incarnation    = worker->incarnation;

@@ -170,7 +170,7 @@ static void leaves(struct sim_worker *worker, uint32_t slot)
     struct sim_sealed *seen         = seen_at(worker, slot);
     uintptr_t known                 = (uintptr_t)pl_map_get(&worker->leavers, slot + 1);
 
-    if (entry->state == STORE_SEALED) {
+    if (entry->state == STORE_SEALED && !worker->forgets) {
         compare(worker, slot);
         if (known == 0 || (((uint32_t)(known - 1) - entry->generation) & GENERATION_MASK) >
                               GENERATION_MASK / 2) {

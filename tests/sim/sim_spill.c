@@ -182,8 +182,8 @@ static void op_done(void *user, uint64_t arg, void *data)
         store_killed(sim);
         return;
     }
-    done              = sim_alloc(sizeof(*done));
-    done->status      = op_perform(sim, op, slab, 1000);
+    done         = sim_alloc(sizeof(*done));
+    done->status = op_perform(sim, op, slab, 1000);
     sim_trace(sim, "the store has done spill op %llu, kind %u, file %llu: %d",
               (unsigned long long)op->id, op->kind, (unsigned long long)op->file,
               (int)done->status);

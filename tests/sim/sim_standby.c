@@ -32,7 +32,7 @@ enum {
 
 /* ------------------------------------------------------------------------------------------ connections */
 
-enum { PEERS_MAX = SIM_DEVICES_MAX + SIM_CLIENTS_MAX + 1 };
+enum { PEERS_MAX = SIM_DEVICES_MAX + SIM_CLIENTS_MAX + SIM_HOSTS_MAX };
 
 struct peer {
     struct sim_pipe *to_head;
@@ -45,8 +45,8 @@ static uint32_t peers_of(struct sim *sim, struct peer *out)
 {
     uint32_t n = 0;
 
-    if (sim->config.stores) {
-        out[n++] = (struct peer){.to_head = &sim->node.to_head, .node = &sim->node};
+    for (uint32_t i = 0; sim->config.stores && i < sim_hosts(sim); i++) {
+        out[n++] = (struct peer){.to_head = &sim->nodes[i].to_head, .node = &sim->nodes[i]};
     }
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         out[n++] =
@@ -283,11 +283,6 @@ static void goes_on(void *user, uint64_t life, void *data)
     sim_head_flush_soon(sim);
 }
 
-static bool all_settled(const struct sim *sim)
-{
-    return !sim->config.stores || sim_node_settled(&sim->node);
-}
-
 void sim_head_maybe_stop(struct sim *sim)
 {
     struct sim_head *head = &sim->head_process;
@@ -296,7 +291,8 @@ void sim_head_maybe_stop(struct sim *sim)
     uint32_t count;
 
     if (head->stops >= sim->config.head_stops_max || sim_head_down(sim) ||
-        !all_settled(sim) || sim_below(sim, 1000000) >= sim->config.head_crash_millionth) {
+        !sim_nodes_settled(sim) ||
+        sim_below(sim, 1000000) >= sim->config.head_crash_millionth) {
         return;
     }
     sim_trace(sim, "the head stands still");

@@ -52,12 +52,12 @@ void sim_store_writes(struct sim_worker *worker, const struct sim_op *op)
 /* What this store knows or does about this incarnation means nothing to another store. */
 static uint64_t key(const struct sim_worker *worker)
 {
-    return worker->sim->node.life << 32 | worker->process.proc.incarnation;
+    return sim_node_of(worker)->life << 32 | worker->process.proc.incarnation;
 }
 
 static bool of_this_store(const struct sim_worker *worker, uint64_t arg)
 {
-    return worker->sim->node.alive && !worker->gone && key(worker) == arg;
+    return sim_node_of(worker)->alive && !worker->gone && key(worker) == arg;
 }
 
 static void exited(void *user, uint64_t arg, void *data)
@@ -118,7 +118,7 @@ static void due(void *user, uint64_t arg, void *data)
     struct sim_worker *worker = user;
 
     (void)data;
-    if (worker->sim->node.alive && !worker->gone && worker->process.proc.due_ns == arg) {
+    if (sim_node_of(worker)->alive && !worker->gone && worker->process.proc.due_ns == arg) {
         act(worker, STORE_PROC_TICK);
     }
 }
@@ -130,7 +130,7 @@ static void perform(struct sim_worker *worker, unsigned actions, uint32_t incarn
     uint64_t delay = sim_below(sim, sim_chance(sim, 300) ? KILL_SLOW_NS : KILL_MAX_NS);
 
     if ((actions & STORE_PROC_REPORT) != 0) {
-        sim_node_down(&sim->node, worker->host_device, incarnation);
+        sim_node_down(sim_node_of(worker), worker->local, incarnation);
     }
     if ((actions & STORE_PROC_KILL) != 0) {
         mine->doomed = true;
@@ -198,6 +198,8 @@ void sim_store_init(struct sim_worker *worker)
 
         PL_CHECK(actions == STORE_PROC_SPAWN); /* which sim_worker_start() does */
         (void)store_proc_step(&worker->process.proc, STORE_PROC_READY, worker->sim->now_ns);
+        worker->process.proc.incarnation =
+            worker->incarnation + 1; /* counted on here where another store comes */
     }
 }
 
@@ -246,32 +248,32 @@ static void look(struct sim_worker *worker)
 
 static void looked(void *user, uint64_t arg, void *data);
 
-void sim_store_look_again(struct sim *sim)
+void sim_store_look_again(struct sim_node *node)
 {
-    if (!sim->beats_watched) {
-        sim->beats_watched = true;
-        sim_after(sim, LEASE_NS / 8, looked, sim, 0, NULL);
+    if (!node->beats_watched) {
+        node->beats_watched = true;
+        sim_after(node->sim, LEASE_NS / 8, looked, node, 0, NULL);
     }
 }
 
 /* As long as somebody stands still; what runs needs no looking at. */
 static void looked(void *user, uint64_t arg, void *data)
 {
-    struct sim *sim = user;
-    bool some       = false;
+    struct sim_node *node = user;
+    bool some             = false;
 
     (void)arg;
     (void)data;
-    sim->beats_watched = false;
-    if (sim->paused || !sim->node.alive) {
+    node->beats_watched = false;
+    if (node->paused || !node->alive) {
         return; /* it goes on when the store does, or another one */
     }
-    for (uint32_t i = 0; i < sim->config.devices; i++) {
-        look(&sim->workers[i]);
-        some |= sim->workers[i].process.stopped;
+    for (uint32_t i = node->first; i < node->first + node->count; i++) {
+        look(&node->sim->workers[i]);
+        some |= node->sim->workers[i].process.stopped;
     }
     if (some) {
-        sim_store_look_again(sim);
+        sim_store_look_again(node);
     }
 }
 
@@ -319,19 +321,20 @@ static void stop_one(struct sim_worker *worker)
         sim_after(sim, sim_below(sim, told ? 2 * SEEN_MAX_NS : CONTINUE_MAX_NS), goes_on,
                   worker, worker->incarnation, NULL);
     }
-    sim_store_look_again(sim);
+    sim_store_look_again(sim_node_of(worker));
 }
 
 /* The store is the first that runs again, and looks. */
 static void pause_over(void *user, uint64_t arg, void *data)
 {
-    struct sim *sim = user;
+    struct sim_node *node = user;
+    struct sim *sim       = node->sim;
 
     (void)arg;
     (void)data;
-    sim->paused = false;
-    looked(sim, 0, NULL);
-    for (uint32_t i = 0; i < sim->config.devices; i++) {
+    node->paused = false;
+    looked(node, 0, NULL);
+    for (uint32_t i = node->first; i < node->first + node->count; i++) {
         if (sim->workers[i].process.stopped) {
             sim_after(sim, 1, goes_on, &sim->workers[i], sim->workers[i].incarnation, NULL);
         }
@@ -339,9 +342,11 @@ static void pause_over(void *user, uint64_t arg, void *data)
 }
 
 /* The machine is suspended, say. Its devices finish what they have. */
-static void stop_all(struct sim *sim)
+static void stop_all(struct sim_node *node)
 {
-    for (uint32_t i = 0; i < sim->config.devices; i++) {
+    struct sim *sim = node->sim;
+
+    for (uint32_t i = node->first; i < node->first + node->count; i++) {
         struct sim_worker *worker = &sim->workers[i];
 
         if (worker->alive && !worker->process.stopped) {
@@ -350,24 +355,27 @@ static void stop_all(struct sim *sim)
             look(worker);
         }
     }
-    sim->paused = true;
+    node->paused = true;
     sim_cover(sim, SIM_CELL_PAUSE);
-    sim_after(sim, sim_between(sim, LEASE_NS, 4 * LEASE_NS), pause_over, sim, 0, NULL);
+    sim_after(sim, sim_between(sim, LEASE_NS, 4 * LEASE_NS), pause_over, node, 0, NULL);
 }
 
 /* Each death may cost five seconds, and after ten the head gives up the host, as it should. */
-static bool away_for_long(const struct sim *sim)
+static bool away_for_long(const struct sim_node *node)
 {
-    return sim->node.away_ns != 0 && sim->now_ns - sim->node.away_ns > AWAY_MAX_NS;
+    return node->away_ns != 0 && node->sim->now_ns - node->away_ns > AWAY_MAX_NS;
 }
 
 static void maybe_die(struct sim *sim)
 {
-    if (sim->store_death_count < sim->config.store_deaths_max && sim->node.alive &&
-        sim_node_settled(&sim->node) && !sim->paused && !away_for_long(sim) &&
+    struct sim_node *node =
+        &sim->nodes[sim_hosts(sim) > 1 ? sim_below(sim, sim_hosts(sim)) : 0];
+
+    if (sim->store_death_count < sim->config.store_deaths_max && node->alive &&
+        sim_node_settled(node) && !node->paused && !away_for_long(node) &&
         sim_below(sim, 1000000) < sim->config.stop_millionth) {
         sim->store_death_count++;
-        sim_node_die(&sim->node);
+        sim_node_die(node);
     }
 }
 
@@ -377,8 +385,8 @@ static void worker_dies_alone(void *user, uint64_t incarnation, void *data)
     struct sim *sim           = worker->sim;
 
     (void)data;
-    if (!sim->node.alive && worker->alive && worker->incarnation == incarnation &&
-        sim->crash_count < sim->config.crashes_max) {
+    if (!sim_node_of(worker)->alive && worker->alive &&
+        worker->incarnation == incarnation && sim->crash_count < sim->config.crashes_max) {
         sim_crash_one(sim, worker);
     }
 }
@@ -388,14 +396,15 @@ static void dies_of_growth(void *user, uint64_t incarnation, void *data)
 {
     struct sim_worker *worker = user;
     struct sim *sim           = worker->sim;
+    struct sim_node *node     = sim_node_of(worker);
 
     (void)data;
-    if (sim->store_death_count >= sim->config.store_deaths_max || !sim->node.alive ||
-        !sim_node_settled(&sim->node) || sim->paused) {
+    if (sim->store_death_count >= sim->config.store_deaths_max || !node->alive ||
+        !sim_node_settled(node) || node->paused) {
         return;
     }
     sim->store_death_count++;
-    sim_node_die(&sim->node);
+    sim_node_die(node);
     if (sim_chance(sim, 600)) {
         sim_after(sim, sim_below(sim, GROWTH_DEATH_MAX_NS), worker_dies_alone, worker,
                   incarnation, NULL);
@@ -416,10 +425,13 @@ void sim_store_maybe_stop(struct sim *sim)
 {
     struct sim_worker *worker;
 
+    if (!sim->config.stores) {
+        return;
+    }
     maybe_die(sim);
 
-    if (sim->stop_count >= sim->config.stops_max || sim->paused ||
-        sim_below(sim, 1000000) >= sim->config.stop_millionth) {
+    if (sim->stop_count >= sim->config.stops_max || sim->nodes[0].paused ||
+        sim->nodes[1].paused || sim_below(sim, 1000000) >= sim->config.stop_millionth) {
         return;
     }
     worker = &sim->workers[sim_below(sim, sim->config.devices)];
@@ -427,8 +439,8 @@ void sim_store_maybe_stop(struct sim *sim)
         return;
     }
     sim->stop_count++;
-    if (sim_chance(sim, 150) && sim->node.alive) {
-        stop_all(sim);
+    if (sim_chance(sim, 150) && sim_node_of(worker)->alive) {
+        stop_all(sim_node_of(worker));
     } else {
         stop_one(worker);
     }

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 
 enum {
     ARENA_BYTES      = 4 << 20,
@@ -23,6 +24,7 @@ enum {
     RECONNECT_MAX_NS = 300000,
     RESTART_MAX_NS   = 400000,
     POLL_NS          = 1000000,
+    POLL_LONG_NS     = 20000000, /* a host is missed for seconds before it is given up */
     LOCK_NS          = 50000,
     LINK_KEPT_BYTES  = 64 << 20,
 };
@@ -31,11 +33,7 @@ static void worker_connect(void *user, uint64_t arg, void *data);
 
 const char *sim_worker_host(const struct sim_worker *worker)
 {
-    const struct sim_config *config = &worker->sim->config;
-
-    return config->second_host && worker->host_device >= (config->devices + 1) / 2
-               ? "simhost2"
-               : "simhost";
+    return sim_node_of(worker)->name;
 }
 
 /* Memory that starts as zero and costs only what is touched. */
@@ -74,7 +72,11 @@ void sim_worker_advance(struct sim_worker *worker)
          (gone && !worker_core_idle(worker->core))) &&
         !worker->poll_pending) {
         worker->poll_pending = true;
-        sim_after(worker->sim, POLL_NS, worker_poll, worker, worker->life, NULL);
+        sim_after(worker->sim,
+                  worker_core_wants_poll(worker->core) || sim_ghosts(worker->sim) == 0
+                      ? POLL_NS
+                      : POLL_LONG_NS,
+                  worker_poll, worker, worker->life, NULL);
     }
     if (worker->sim->config.limits) {
         sim_limits_tick(worker);
@@ -179,11 +181,66 @@ static void note_launch(struct sim_worker *worker, const Plasmon__V1__Launch *la
     }
 }
 
+/* What was noted of its launches and buffers: there are others under their numbers now. */
+static void memory_forget(struct sim_worker *worker)
+{
+    sim_sealed_finish(worker);
+    sim_sealed_init(worker);
+    pl_vec_clear(&worker->fresh);
+    pl_vec_clear(&worker->uses);
+}
+
+void sim_worker_blank(struct sim_worker *worker)
+{
+    memory_forget(worker);
+    PL_CHECK(madvise(worker->table, sizeof(*worker->table), MADV_DONTNEED) == 0);
+    PL_CHECK(madvise(worker->timeline, sizeof(*worker->timeline), MADV_DONTNEED) == 0);
+    PL_CHECK(madvise(worker->arena, ARENA_BYTES, MADV_DONTNEED) == 0);
+    store_table_init(worker->table, worker->host_device, DEVICE_CPU, worker->host_device,
+                     ARENA_BYTES);
+    store_timeline_init(worker->timeline, worker->host_device);
+    worker->timeline->memory = sim_node_of(worker)->memory;
+    store_pins_init(worker->pins, 1000 + worker->host_device);
+    pl_map_finish(&worker->begun);
+    pl_map_init(&worker->begun);
+    pl_vec_clear(&worker->chunks);
+    pl_vec_clear(&worker->blocks);
+    pl_vec_clear(&worker->leaving);
+    pl_vec_clear(&worker->blocks_before);
+    worker->chunk_bytes = 0;
+    memset(worker->pool_bytes, 0, sizeof(worker->pool_bytes));
+    worker->recovered = 0;
+    wire_ranges_clear(&worker->recovered_open);
+    wire_ranges_clear(&worker->recovered_untouched);
+    worker->slots_used = 0;
+    worker->blank      = true;
+}
+
 static void resend(void *user, const uint8_t *bytes, size_t length)
 {
     struct sim_worker *worker = user;
 
     sim_pipe_send(&worker->to_head, bytes, length);
+}
+
+/* As worker/daemon.c does: to this head we are another device than we were to one before. */
+static void forget_all(struct sim_worker *worker)
+{
+    sim_trace(worker->sim, "device %u lets go of all it had", worker->host_device);
+    sim_cover(worker->sim, SIM_CELL_HOST_FORGOT);
+    if (pl_bug("worker.keep_all")) {
+        return;
+    }
+    worker->forgets = true;
+    sim_memory_enter(worker);
+    worker_core_forget(worker->core);
+    sim_memory_leave();
+    worker->forgets = false;
+    memory_forget(worker);
+    for (uint32_t i = 0; i < STORE_STAGE_SLOTS; i++) { /* its chunk numbers start at 0 */
+        worker->timeline->stage_ready[i].value = 0;
+    }
+    worker->timeline->stage_taken.value = 0;
 }
 
 static void take_welcome(struct sim_worker *worker,
@@ -195,6 +252,11 @@ static void take_welcome(struct sim_worker *worker,
         sim_fail(worker->sim, "device %u: its session changed without a restart",
                  worker->host_device);
     }
+    if (worker->table->device != 0 && worker->table->device != welcome->device + 1ull) {
+        forget_all(worker);
+    }
+    worker->table->device = welcome->device + 1ull;
+    worker->blank = worker->given_up             = false;
     worker->session                              = welcome->session;
     worker->device                               = welcome->device;
     worker->connected                            = true;
@@ -317,7 +379,7 @@ static void core_create(struct sim_worker *worker)
         .ops               = &sim_worker_ops,
         .user              = worker,
         .host_device       = worker->host_device,
-        .host_device_count = sim->config.devices,
+        .host_device_count = sim->config.devices + sim_ghosts(sim),
         .run_streams       = sim->config.run_streams,
         .urgent_streams    = sim->config.run_streams % 2,
         .low_streams       = sim->config.run_streams / 2 % 2,
@@ -328,7 +390,7 @@ static void core_create(struct sim_worker *worker)
         .tables            = sim->tables,
         .readers           = sim->readers,
         .host_device_of    = sim->host_device_of,
-        .device_max        = SIM_DEVICES_MAX,
+        .device_max        = SIM_NUMBERS_MAX,
         .device_bytes      = worker->arena_bytes,
     };
 
@@ -561,22 +623,24 @@ static const struct sim_cut_ops cut_ops = {.peer_gives_up = cut_peer_gives_up,
 
 void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_device)
 {
-    *worker = (struct sim_worker){.sim           = sim,
-                                  .host_device   = host_device,
-                                  .device        = UINT32_MAX,
-                                  .arena_bytes   = ARENA_BYTES,
-                                  .begins_cheap  = sim->config.seed % 2 == 0,
-                                  .life          = 1,
-                                  .chunks        = PL_VEC_INIT(struct sim_chunk),
-                                  .fresh         = PL_VEC_INIT(struct sim_fresh),
-                                  .blocks        = PL_VEC_INIT(struct sim_block),
-                                  .leaving       = PL_VEC_INIT(struct sim_block),
-                                  .blocks_before = PL_VEC_INIT(struct sim_block),
-                                  .failed        = PL_VEC_INIT(struct sim_report),
-                                  .starved       = PL_VEC_INIT(struct sim_report),
-                                  .condemned     = PL_VEC_INIT(struct sim_report),
-                                  .pair_reports  = PL_VEC_INIT(struct sim_pair_report),
-                                  .data          = PL_VEC_INIT(struct sim_read_back)};
+    *worker       = (struct sim_worker){.sim           = sim,
+                                        .host_device   = host_device,
+                                        .blank         = true,
+                                        .device        = UINT32_MAX,
+                                        .arena_bytes   = ARENA_BYTES,
+                                        .begins_cheap  = sim->config.seed % 2 == 0,
+                                        .life          = 1,
+                                        .chunks        = PL_VEC_INIT(struct sim_chunk),
+                                        .fresh         = PL_VEC_INIT(struct sim_fresh),
+                                        .blocks        = PL_VEC_INIT(struct sim_block),
+                                        .leaving       = PL_VEC_INIT(struct sim_block),
+                                        .blocks_before = PL_VEC_INIT(struct sim_block),
+                                        .failed        = PL_VEC_INIT(struct sim_report),
+                                        .starved       = PL_VEC_INIT(struct sim_report),
+                                        .condemned     = PL_VEC_INIT(struct sim_report),
+                                        .pair_reports  = PL_VEC_INIT(struct sim_pair_report),
+                                        .data          = PL_VEC_INIT(struct sim_read_back)};
+    worker->local = host_device - sim_node_of(worker)->first;
     sim_losses_init(worker);
     sim_limits_init(worker);
     sim_pairs_init(worker);
@@ -589,7 +653,7 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
     worker->pins     = sim_alloc(sizeof(*worker->pins));
     store_table_init(worker->table, host_device, DEVICE_CPU, host_device, ARENA_BYTES);
     store_timeline_init(worker->timeline, host_device);
-    worker->timeline->memory = SIM_MEMORY;
+    worker->timeline->memory = sim_node_of(worker)->memory;
     store_pins_init(worker->pins, 1000 + host_device);
     wire_ranges_init(&worker->done);
     wire_ranges_init(&worker->recovered_open);

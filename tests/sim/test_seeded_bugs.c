@@ -146,6 +146,19 @@ static const struct graph_profile two_heads = {.devices_min         = 1,
                                                .head_stops_most     = 4,
                                                .check_every         = 200};
 
+/* Two hosts with stores, of which one is lost as a whole, or seems to be. */
+static const struct graph_profile lost_hosts = {.devices_min   = 2,
+                                                .devices_max   = 4,
+                                                .steps_min     = 40,
+                                                .steps_max     = 90,
+                                                .gone_permille = 1000,
+                                                .host_permille = 1000,
+                                                .host_faults   = true,
+                                                .stop_permille = 1,
+                                                .stops_most    = 1,
+                                                .no_puts       = true,
+                                                .check_every   = 200};
+
 /* Seeds until one fails; 0: none did. In a process of its own, since a broken invariant ends it. */
 static void hunt(const char *bug, const struct graph_profile *programs, uint64_t graphs)
 {
@@ -347,6 +360,16 @@ TEST(random_programs_notice_a_head_that_goes_on_beside_the_next_one)
     assert_found("journal.any_term", &two_heads, GRAPHS_MAX);
 }
 
+TEST(random_programs_notice_a_host_that_comes_back_and_keeps_what_it_had)
+{
+    assert_found("worker.keep_all", &lost_hosts, GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_devices_that_are_believed_when_their_host_is_lost)
+{
+    assert_found("head.keep_lost", &lost_hosts, GRAPHS_MAX);
+}
+
 TEST(programs_without_a_bug_pass_with_little_memory_and_with_losses)
 {
     struct graph_coverage *coverage = sim_alloc(sizeof(*coverage));
@@ -382,6 +405,7 @@ TEST(the_same_programs_pass_without_a_bug)
         ASSERT_TRUE(graph_run(seed, &without_both, coverage, true));
         ASSERT_TRUE(graph_run(seed, &cut_off, coverage, true));
         ASSERT_TRUE(graph_run(seed, &two_heads, coverage, true));
+        ASSERT_TRUE(graph_run(seed, &lost_hosts, coverage, true));
     }
     pl_free(coverage);
 }

@@ -1,7 +1,8 @@
 /*
  * Everything at once: each program draws some of what the other simulations have alone - little memory, host memory and files for what has no room, time
  * limits, pairs, lineage and shadows, recorded graphs, a journal - and some of the faults: workers that crash, stand still, go on when they should not; stores and heads
- * that are killed; devices and hosts that are lost for good; connections that break, networks that are cut; clients that die; disks that are full;
+ * that are killed, and heads that stand still and whose place another one takes; devices that are lost for good; hosts that die, are drained, or come back
+ * when they were given up; connections that break, networks that are cut; clients that die; disks that are full;
  * communicators that fail. Each is checked where it is; here they meet.
  *
  * PLASMON_SEEDS=n: so many runs; --only TEST --seed S with PLASMON_SEEDS=1 repeats one. tools/simulate makes as many as there is time for.
@@ -60,8 +61,8 @@ static const struct graph_profile whole = {.devices_min           = 1,
                                            .pairs_permille        = 250,
                                            .limit_permille        = 300,
                                            .head_crash_permille   = 500,
-                                           .gone_permille         = 250,
-                                           .host_permille         = 300,
+                                           .gone_permille         = 350,
+                                           .host_permille         = 500,
                                            .cut_permille          = 400,
                                            .cuts_most             = 8,
                                            .stop_permille         = 500,
@@ -69,6 +70,7 @@ static const struct graph_profile whole = {.devices_min           = 1,
                                            .store_deaths_most     = 2,
                                            .replays_anyway        = true,
                                            .head_stops_most       = 2,
+                                           .host_faults           = true,
                                            .check_every           = 50};
 
 TEST(all_features_and_all_faults_together)
@@ -93,6 +95,8 @@ TEST(all_features_and_all_faults_together)
         ASSERT_TRUE(sum.spill_deaths > 0 && sum.gone > 0 && sum.breaks > 0);
         ASSERT_TRUE(sum.rebuilt > 0 && sum.spills > 0 && sum.restores > 0);
         ASSERT_TRUE(sum.replayed > 0);
+        ASSERT_TRUE(sum.met[SIM_CELL_HEAD_REFUSED] > 0);
+        ASSERT_TRUE(sum.met[SIM_CELL_HOST_DIED] > 0 && sum.met[SIM_CELL_HOST_FORGOT] > 0);
     }
 }
 

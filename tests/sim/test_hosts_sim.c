@@ -1,0 +1,81 @@
+/*
+ * Two hosts with a store each, of which one is lost as a whole, and nobody says that it is: it dies with its store, for good or until another store of it comes
+ * with new memory; or it is cut off for longer than its lease, goes on meanwhile, and comes back with what it had. Or it is drained,
+ * and its store ends. Beside all that workers, stores and heads die and stand still (sim_hosts.c).
+ *
+ * A host that the head has given up is nobody: what it says is refused, what it sends to the other host is not taken, and what it had is not believed
+ * when it joins anew. With lineage, nothing that can be made again fails for it.
+ *
+ * PLASMON_SEEDS=n: so many runs of each kind; --only TEST --seed S with PLASMON_SEEDS=1 repeats one.
+ */
+#include "tests/sim/seeds.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "tests/harness/test.h"
+
+enum { SEEDS_DEFAULT = 80 };
+
+static struct graph_coverage sum; /* large, and zero at the start of each test's process */
+
+static void run_seeds(const struct graph_profile *profile)
+{
+    uint64_t began_ns = pl_thread_cpu_ns();
+    double seconds;
+
+    (void)seeds_run_graphs(SEEDS_DEFAULT, profile, &sum);
+    seconds = (double)(pl_thread_cpu_ns() - began_ns) / 1e9;
+    printf("# %llu runs, %.0f a second: %llu tasks done, %llu failed; %llu crashes, %llu "
+           "fenced; %llu devices gone, %llu hosts drained, %llu tasks run again\n",
+           (unsigned long long)sum.graphs, (double)sum.graphs / seconds,
+           (unsigned long long)sum.tasks_done, (unsigned long long)sum.tasks_failed,
+           (unsigned long long)sum.crashes, (unsigned long long)sum.fences,
+           (unsigned long long)sum.gone, (unsigned long long)sum.drained,
+           (unsigned long long)sum.rebuilt);
+}
+
+TEST(hosts_that_are_lost_as_a_whole)
+{
+    static const struct graph_profile profile = {.devices_min   = 2,
+                                                 .devices_max   = 4,
+                                                 .steps_min     = 40,
+                                                 .steps_max     = 120,
+                                                 .gone_permille = 1000,
+                                                 .host_permille = 1000,
+                                                 .host_faults   = true,
+                                                 .stop_permille = 1, /* with stores */
+                                                 .stops_most    = 1,
+                                                 .no_puts       = true,
+                                                 .check_every   = 50};
+
+    run_seeds(&profile);
+    seeds_assert_met(&sum, SEEDS_DEFAULT, SIM_CELL_HOST_DIED, SIM_CELL_HOST_LEFT);
+}
+
+TEST(beside_workers_stores_and_heads_that_die_and_stand_still)
+{
+    static const struct graph_profile profile = {.devices_min         = 2,
+                                                 .devices_max         = 4,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 120,
+                                                 .gone_permille       = 1000,
+                                                 .host_permille       = 1000,
+                                                 .host_faults         = true,
+                                                 .stop_permille       = 500,
+                                                 .stops_most          = 3,
+                                                 .store_deaths_most   = 2,
+                                                 .crash_permille      = 500,
+                                                 .break_permille      = 300,
+                                                 .cut_permille        = 300,
+                                                 .cuts_most           = 6,
+                                                 .head_crash_permille = 400,
+                                                 .head_stops_most     = 2,
+                                                 .spill_permille      = 200,
+                                                 .check_every         = 50};
+
+    run_seeds(&profile);
+    seeds_assert_met(&sum, SEEDS_DEFAULT, SIM_CELL_HOST_DIED, SIM_CELL_HOST_LEFT);
+}
+
+TEST_MAIN()
