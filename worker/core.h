@@ -63,10 +63,10 @@ enum { WORKER_BRANCH = 64, WORKER_BRANCH_MAX = 8 };
 enum { WORKER_STREAM_ALONE = 63 };
 
 /*
- * 256 kernels of 2 us last ten times as long as it takes to hear of a completion and enqueue more. CUDA takes 1024 operations that are not done
- * in a stream (measured: the next call blocks); a launch of one kernel has two or three (begin, kernel, signal), but a QR factor has
- * hundreds, and half a transfer three for each chunk. What is put in beside launches (a join by another stream's need, a write of the
- * word) is in what is left to 1024.
+ * 256 kernels of 2 us last ten times as long as it takes to hear of a completion and enqueue more. CUDA takes 1020 operations that are not done
+ * in a stream (measured: then a call blocks; a graph is one, events and host functions are none); a launch of one kernel has two or three (begin,
+ * kernel, signal), but a QR factor has hundreds, and half a transfer three for each chunk. What is put in beside launches (a join by another
+ * stream's need, a write of the word) is in what is left to 1020.
  */
 enum { WORKER_DEPTH = 256, WORKER_OPERATIONS = 900 };
 

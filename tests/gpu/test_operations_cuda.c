@@ -135,6 +135,8 @@ TEST(nor_has_a_large_one)
         count_large(&count, "rfft", 1, 1000 * n + 7, 0, 1);
     }
     count_large(&count, "qr", 2, 40000, 60, -1);
+    count_large(&count, "qr", 2, 4000, 500, -1);
+    count_large(&count, "qr", 2, 300, 2000, -1);
     count_large(&count, "sort", 1, 30, 50000, -1);
     count_close(&count);
 }

@@ -7,8 +7,8 @@
  * WHAT IS NOT    kernels: only chain_link (bench/graphs/chain.cu), chain_mix and store_nowhere (tests/gpu/test_chain_cuda.c) do their work; all others take no time and
  *                do nothing. Of a launch's shape the number of threads in a block is looked at.
  *
- * Work runs on a thread of its own, as it does on a device: a call only enqueues. A stream takes 1024 operations that are not done, as a GPU's does: the
- * next call blocks until one is, and is counted as "blocked".
+ * Work runs on a thread of its own, as it does on a device: a call only enqueues. A stream takes 1020 operations that are not done: the next call
+ * blocks until one is, and is counted as "blocked". (Of an H200's, records of events, waits for them and host functions do not count; here they do.)
  *
  *   FAKE_CUDA_DEVICES=2        so many devices; 1 without
  *   FAKE_CUDA_MIG=1            they are MIG devices

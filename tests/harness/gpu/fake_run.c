@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define LOOK_NS   5000
-#define QUEUE_MAX 1024 /* operations of a stream that are not done */
+#define QUEUE_MAX 1020 /* operations of a stream that are not done */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work  = PTHREAD_COND_INITIALIZER;
