@@ -552,9 +552,12 @@ static plasmon_status_t take_options(const struct plasmon_options *options,
     }
     for (size_t i = sizeof(*out); i < options->size; i++) {
         if (((const uint8_t *)options)[i] != 0) {
-            return error_set(PLASMON_EVERSION,
-                             "the options use what this library (%s) does not have",
-                             plasmon_version());
+            return error_set(
+                PLASMON_EVERSION,
+                "the options use what this library (%s) does not have: the program "
+                "was built with the headers of a later one; run it with that "
+                "libplasmon (LD_LIBRARY_PATH)",
+                plasmon_version());
         }
     }
     memcpy(out, options, options->size < sizeof(*out) ? options->size : sizeof(*out));

@@ -68,19 +68,21 @@ static plasmon_status_t control_recv(struct shared *shared, uint64_t deadline_ns
 {
     plasmon_status_t status = control_poll(shared, deadline_ns, err);
     size_t bytes            = sizeof(*out);
+    struct pl_err why       = {.status = PLASMON_OK};
 
     if (status != PLASMON_OK) {
         return status;
     }
     *out_count = PL_FD_MAX_PER_MESSAGE;
-    status     = pl_fd_recv(shared->control_fd, out, &bytes, fds, out_count);
-    if (status != PLASMON_OK) {
+    memset(out, 0, sizeof(*out));
+    status = pl_fd_recv(shared->control_fd, out, &bytes, fds, out_count);
+    if (status != PLASMON_OK && status != PLASMON_EMALFORMED) {
         return pl_err_set(err, PLASMON_ECLOSED, "plasmon-store of this host is gone");
     }
-    if (bytes != sizeof(*out) || out->version != STORE_CONTROL_VERSION) {
+    status = store_control_check(out, bytes, status != PLASMON_OK, &why);
+    if (status != PLASMON_OK) {
         close_all(fds, *out_count);
-        return pl_err_set(err, PLASMON_EVERSION,
-                          "plasmon-store of this host is of another release");
+        return pl_err_set(err, status, "plasmon-store of this host: %s", why.text);
     }
     out->text[sizeof(out->text) - 1] = '\0';
     return PLASMON_OK;
@@ -110,7 +112,9 @@ static plasmon_status_t take_tables(struct shared_memory *memory,
         memory->tables[memory->device_count++] = table;
         if (((const struct store_table *)table)->magic != STORE_TABLE_MAGIC) {
             return pl_err_set(err, PLASMON_EVERSION,
-                              "an object table is of another release");
+                              "an object table of plasmon-store of this host has another "
+                              "layout than ours: all programs of a cluster must be of one "
+                              "release");
         }
     }
     return PLASMON_OK;

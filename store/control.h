@@ -76,9 +76,12 @@
 #define STORE_CONTROL_H
 
 #include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/base.h"
+#include "base/str.h"
 
 #define STORE_CONTROL_VERSION 2u
 
@@ -145,6 +148,14 @@ enum store_setup_part {
         5, /* pages of the other readers, read-only; `reader` is the first's number */
     STORE_PART_DONE = 6, /* nothing more: set-up is complete */
 };
+
+/*
+ * Of what was received into zeroed memory: `bytes` of it; cut: more than fits was sent (pl_fd_recv() says EMALFORMED). Another version is told before another
+ * size, for another version may have one.
+ * @return PLASMON_OK, EVERSION (the text has both versions), EMALFORMED.
+ */
+plasmon_status_t store_control_check(const struct store_control *message, size_t bytes,
+                                     bool cut, struct pl_err *err);
 
 enum store_kept {
     STORE_KEPT_TIMELINE = 0,

@@ -148,23 +148,10 @@ plasmon_status_t store_link_receive(struct store_link *link,
     *out_fd = -1;
     memset(out_message, 0, sizeof(*out_message));
     status = pl_fd_recv(link->fd, out_message, &length, out_fd, &count);
-    if (status == PLASMON_EMALFORMED) {
-        return pl_err_set(err, status,
-                          "message longer than %zu bytes or with more than one "
-                          "descriptor",
-                          sizeof(*out_message));
-    }
-    if (status != PLASMON_OK) {
+    if (status != PLASMON_OK && status != PLASMON_EMALFORMED) {
         return status;
     }
-    if (length != sizeof(*out_message)) {
-        status = pl_err_set(err, PLASMON_EMALFORMED, "message of %zu bytes instead of %zu",
-                            length, sizeof(*out_message));
-    } else if (out_message->version != STORE_CONTROL_VERSION) {
-        status = pl_err_set(err, PLASMON_EVERSION,
-                            "control protocol version %u; this store speaks %u",
-                            out_message->version, STORE_CONTROL_VERSION);
-    }
+    status = store_control_check(out_message, length, status != PLASMON_OK, err);
     if (status != PLASMON_OK) {
         pl_fd_close(out_fd);
         return status;

@@ -287,7 +287,8 @@ static plasmon_status_t hello_take(struct bulk_in *in, bool *out_ours)
         return PLASMON_EMALFORMED; /* it would not understand an answer */
     }
     if (hello.version != BULK_VERSION) {
-        status = PLASMON_EVERSION;
+        status      = PLASMON_EVERSION;
+        in->version = hello.version;
     } else if (hello.from != BULK_CLIENT && in->bulk->tls != NULL && !in->link.host) {
         status = PLASMON_EAUTH; /* a program's certificate */
     } else if (hello.from == BULK_CLIENT) {
@@ -364,9 +365,14 @@ static void *in_run(void *user)
 
     bulk_tls_thread();
     status = bulk_in_serve(in);
-    if ((status == PLASMON_EAUTH || status == PLASMON_EVERSION ||
-         status == PLASMON_EMALFORMED) &&
-        refusal_is_news(bulk)) {
+    if (status == PLASMON_EVERSION && refusal_is_news(bulk)) {
+        pl_warn(
+            "bulk",
+            "a connection was refused: it speaks version %u of the bulk channel, and we "
+            "speak %u: all programs of a cluster must be of one release",
+            in->version, BULK_VERSION);
+    } else if ((status == PLASMON_EAUTH || status == PLASMON_EMALFORMED) &&
+               refusal_is_news(bulk)) {
         pl_warn("bulk", "a connection was refused: %s%s", pl_status_text(status),
                 in->bulk->tls != NULL ? " (this worker speaks TLS)"
                                       : " (this worker speaks without TLS)");

@@ -64,6 +64,8 @@ struct bulk_in {
     bool ended;         /* bulk->lock: its thread does nothing more */
     uint64_t ended_ns;  /* bulk->lock: since then */
     uint64_t spoken_ns; /* its thread's: the last answer went then */
+    uint32_t
+        version; /* its thread's: what the other side speaks, if that is not ours; else 0 */
 };
 
 /* Where another device listens, for whoever looks for a way round. */

@@ -271,19 +271,19 @@ static plasmon_status_t receive_blocking(struct worker_shared *shared,
     size_t bytes      = sizeof(*message);
     unsigned fd_count = PL_FD_MAX_PER_MESSAGE;
     int fds[PL_FD_MAX_PER_MESSAGE];
-    plasmon_status_t status =
-        pl_fd_recv(shared->control_fd, message, &bytes, fds, &fd_count);
+    struct pl_err why = {.status = PLASMON_OK};
+    plasmon_status_t status;
 
-    if (status != PLASMON_OK) {
+    memset(message, 0, sizeof(*message));
+    status = pl_fd_recv(shared->control_fd, message, &bytes, fds, &fd_count);
+
+    if (status != PLASMON_OK && status != PLASMON_EMALFORMED) {
         return pl_err_set(err, status, "control socket: %s", pl_status_text(status));
     }
     message->text[sizeof(message->text) - 1] = '\0';
-    if (bytes != sizeof(*message) || message->version != STORE_CONTROL_VERSION) {
-        status =
-            pl_err_set(err, PLASMON_EVERSION,
-                       "control message of %zu bytes, version %u: worker and store are of "
-                       "different builds",
-                       bytes, message->version);
+    status = store_control_check(message, bytes, status != PLASMON_OK, &why);
+    if (status != PLASMON_OK) {
+        (void)pl_err_set(err, status, "plasmon-store of this host: %s", why.text);
     } else {
         worker_handback_note(&shared->handback, message, fds, fd_count);
         status = message_take(shared, message, fds, fd_count);

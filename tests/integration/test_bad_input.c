@@ -342,8 +342,44 @@ TEST(another_protocol_version_is_refused_by_number)
     say_hello(&raw, 99);
     raw_expect_refused(&raw);
     ASSERT_STATUS(raw.status, PLASMON_EVERSION);
-    ASSERT_CONTAINS(raw.why, "99");
+    ASSERT_CONTAINS(raw.why,
+                    "this head speaks protocol 1, the client 99 to 99; use programs "
+                    "of one release");
     raw_finish(&raw);
+}
+
+/* What a worker or a store of another release says first. */
+TEST(a_worker_and_a_store_of_another_protocol_are_refused_with_both_numbers)
+{
+    Plasmon__V1__Header header       = PLASMON__V1__HEADER__INIT;
+    Plasmon__V1__WorkerFrame worker  = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__WorkerHello its     = PLASMON__V1__WORKER_HELLO__INIT;
+    Plasmon__V1__NodeFrame node      = PLASMON__V1__NODE_FRAME__INIT;
+    Plasmon__V1__NodeHello the_nodes = PLASMON__V1__NODE_HELLO__INIT;
+    const ProtobufCMessage *first[]  = {&worker.base, &node.base};
+    const char *const paths[] = {"/plasmon.v1.Plasmon/Work", "/plasmon.v1.Plasmon/Node"};
+
+    header.protocol = WIRE_PROTOCOL + 41;
+    worker.header   = &header;
+    worker.hello    = &its;
+    node.header     = &header;
+    node.hello      = &the_nodes;
+    start_cluster();
+    for (size_t i = 0; i < 2; i++) {
+        struct raw raw;
+        uint8_t *bytes;
+        size_t length;
+
+        raw_open(&raw, paths[i]);
+        ASSERT_OK(wire_encode(first[i], rpc_buffer_create, &bytes, &length));
+        ASSERT_OK(rpc_stream_send(raw.stream, bytes, length));
+        raw_expect_refused(&raw);
+        ASSERT_STATUS(raw.status, PLASMON_EVERSION);
+        ASSERT_CONTAINS(raw.why,
+                        "the peer speaks protocol 42, this program 1: use matching "
+                        "releases");
+        raw_finish(&raw);
+    }
 }
 
 TEST(garbage_on_a_stream_ends_that_stream_only)

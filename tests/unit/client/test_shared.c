@@ -358,6 +358,35 @@ TEST(a_socket_to_the_head_comes_when_asked_for)
     end(&store, &shared);
 }
 
+/* Its messages are of another version, and so may their size be: shorter, as long, longer. */
+TEST(a_store_of_another_release_is_told_by_both_numbers)
+{
+    static const size_t sizes[] = {16, sizeof(struct store_control),
+                                   sizeof(struct store_control) + 64};
+
+    for (size_t i = 0; i < PL_COUNT(sizes); i++) {
+        uint32_t other[(sizeof(struct store_control) + 64) / 4] = {
+            STORE_CONTROL_VERSION + 7, STORE_CONTROL_CLIENT_SETUP};
+        struct shared shared;
+        struct pl_err err = {0};
+        char wanted[64];
+        int pair[2];
+
+        ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+        ASSERT_OK(shared_init(&shared));
+        shared_adopt(&shared, pair[1]);
+        ASSERT_OK(pl_fd_send(pair[0], other, sizes[i], NULL, 0));
+        ASSERT_STATUS(shared_ensure(&shared, "", &err), PLASMON_EVERSION);
+        (void)snprintf(wanted, sizeof(wanted),
+                       "version %u of the protocol within a host, and",
+                       STORE_CONTROL_VERSION + 7);
+        ASSERT_CONTAINS(err.text, wanted);
+        ASSERT_CONTAINS(err.text, "must be of one release");
+        shared_finish(&shared);
+        ASSERT_EQ(close(pair[0]), 0);
+    }
+}
+
 TEST(a_store_that_is_gone_is_said_to_be)
 {
     struct shared shared;

@@ -283,7 +283,11 @@ TEST(a_client_that_talks_nonsense_is_told_so_and_dropped_alone)
     client_hello(&good, client_connect(&cluster));
 
     expect_dropped(&wrong, sizeof(wrong), PLASMON_EVERSION,
-                   "version 3; this store speaks 2");
+                   "version 3 of the protocol within a host, and we speak 2: all programs "
+                   "of a cluster must be of one release");
+    large[0] = STORE_CONTROL_VERSION + 1; /* its messages are longer */
+    expect_dropped(large, sizeof(large), PLASMON_EVERSION, "version 3");
+    large[0] = STORE_CONTROL_VERSION;
     expect_dropped("?", 1, PLASMON_EMALFORMED, "message of 1 bytes");
     expect_dropped(large, sizeof(large), PLASMON_EMALFORMED, "longer than");
     wrong.version = STORE_CONTROL_VERSION;
