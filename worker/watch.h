@@ -11,6 +11,9 @@
  * THE BELL is the last descriptor. Whoever is about to put something into a device at rest rings it first, and the thread begins to look at words: without
  * asking anybody, for the one who rang holds the lock, and while the device is being told. So it is awake when short work is over.
  *
+ * WORK THAT COMES AGAIN takes about as long as the last time. So the lengths of the last long waits are kept, and near each of them it is looked more often:
+ * a graph of milliseconds that is replayed is noticed some 10 us after its end, for a few looks more.
+ *
  * What waits on a device or on another device is not concerned: it watches the same words by itself.
  */
 #ifndef WORKER_WATCH_H
@@ -24,6 +27,7 @@
 
 #define WORKER_WATCH_FDS  4
 #define WORKER_WATCH_BELL 3 /* of these; an eventfd */
+#define WORKER_WATCH_LAST 4 /* long waits that are kept */
 
 struct worker_watch {
     const struct store_timeline *timeline;
@@ -34,6 +38,8 @@ struct worker_watch {
     uint64_t
         changed_ns; /* when a word was last seen to change, or there was something else to do */
     uint64_t polled_ns; /* when descriptors were last looked at because of that */
+    uint64_t last_ns[WORKER_WATCH_LAST]; /* lengths of long waits; 0: none yet */
+    uint32_t last;                       /* the one that was kept longest ago */
 };
 
 void worker_watch_init(struct worker_watch *watch, const struct store_timeline *timeline,
@@ -54,6 +60,8 @@ void worker_watch_wait(struct worker_watch *watch, enum worker_watched what,
                        int timeout_ms);
 
 /* Pause before the next look, after so long without a change; 0: none. */
-uint64_t worker_watch_pause_ns(uint64_t unchanged_ns);
+uint64_t worker_watch_pause_ns(const struct worker_watch *watch, uint64_t unchanged_ns);
+/* A change came after so long. */
+void worker_watch_learn(struct worker_watch *watch, uint64_t unchanged_ns);
 
 #endif

@@ -205,11 +205,71 @@ TEST(a_device_that_notifies_is_not_looked_at)
 
 TEST(pauses_grow_with_the_time_without_a_change)
 {
-    ASSERT_EQ(worker_watch_pause_ns(0), 0);
-    ASSERT_EQ(worker_watch_pause_ns(99999), 0);
-    ASSERT_EQ(worker_watch_pause_ns(100000), 10000);
-    ASSERT_EQ(worker_watch_pause_ns(1600000), 50000);
-    ASSERT_EQ(worker_watch_pause_ns(UINT64_C(60000000000)), 100000);
+    const struct worker_watch watch = {0};
+
+    ASSERT_EQ(worker_watch_pause_ns(&watch, 0), 0);
+    ASSERT_EQ(worker_watch_pause_ns(&watch, 99999), 0);
+    ASSERT_EQ(worker_watch_pause_ns(&watch, 100000), 10000);
+    ASSERT_EQ(worker_watch_pause_ns(&watch, 1600000), 50000);
+    ASSERT_EQ(worker_watch_pause_ns(&watch, UINT64_C(60000000000)), 100000);
+}
+
+/* How late a change after so long is seen, when looks take no time; *out_looks: how many there were. */
+static uint64_t lateness(const struct worker_watch *watch, uint64_t change_ns,
+                         uint32_t *out_looks)
+{
+    uint64_t at_ns = 100000; /* until then it is looked at without a pause */
+
+    for (*out_looks = 0; at_ns < change_ns; (*out_looks)++) {
+        at_ns += worker_watch_pause_ns(watch, at_ns);
+    }
+    return at_ns - change_ns;
+}
+
+TEST(work_that_takes_as_long_as_before_is_seen_sooner)
+{
+    struct worker_watch watch = {0};
+    uint32_t looks, looks_before;
+
+    (void)lateness(&watch, 2800000, &looks_before);
+    worker_watch_learn(&watch, 2800000);
+    for (uint64_t change_ns = 2760000; change_ns <= 2860000; change_ns += 7000) {
+        ASSERT_TRUE(lateness(&watch, change_ns, &looks) <= 11000);
+        ASSERT_TRUE(looks <= looks_before + 18);
+    }
+    ASSERT_TRUE(lateness(&watch, 60000000, &looks) <=
+                100000); /* and what does not, as ever */
+    ASSERT_EQ(worker_watch_pause_ns(&watch, 3000000), 93750);
+}
+
+TEST(the_last_long_waits_are_kept_and_no_short_ones)
+{
+    struct worker_watch watch = {0};
+    uint32_t looks;
+
+    for (uint64_t i = 0; i < 1000; i++) { /* turns of four lengths, none twice the same */
+        worker_watch_learn(&watch, (1 + i % 4) * (2000000 + i));
+        worker_watch_learn(&watch, 50000);
+    }
+    for (uint64_t i = 1; i <= 4; i++) {
+        ASSERT_TRUE(lateness(&watch, i * 2001000, &looks) <= 10000 + i * 2001000 / 256);
+    }
+    for (uint64_t i = 0; i < WORKER_WATCH_LAST; i++) {
+        worker_watch_learn(&watch, 20000000 + i * 2000000);
+    }
+    ASSERT_EQ(worker_watch_pause_ns(&watch, 2000000), 62500); /* forgotten */
+}
+
+TEST(a_wait_that_was_long_is_kept)
+{
+    struct scene scene = scene_set(true);
+    pthread_t thread;
+
+    ASSERT_EQ(pthread_create(&thread, NULL, word_grows_later, scene.timeline), 0);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_FEW, -1);
+    ASSERT_EQ(pthread_join(thread, NULL), 0);
+    ASSERT_TRUE(scene.watch.last_ns[0] >= 1000000);
+    scene_end(&scene);
 }
 
 TEST_MAIN()
