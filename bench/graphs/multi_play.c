@@ -254,7 +254,7 @@ static plasmon_status_t trace(struct play *play, enum graphs_multi_figure figure
     bench_must(&play->cluster, plasmon_timeline_start(play->cluster.client, NULL),
                "recording a timeline");
     play->in_flight = graphs_multi_is_flight(figure) ? TRACED_RUNS : 1;
-    for (uint32_t i = 0; i < TRACED_RUNS; i++) {
+    for (uint32_t i = 0; i < TRACED_RUNS / play->in_flight; i++) {
         (void)once(play, err); /* bench_must... ends the child */
     }
     bench_must(&play->cluster, plasmon_timeline_stop(play->cluster.client),
