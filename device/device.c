@@ -417,6 +417,13 @@ void device_comm_close(struct device_comm *comm)
     }
 }
 
+void device_comm_cut(struct device_comm *comm)
+{
+    if (comm != NULL) {
+        comm->device->ops->comm_cut(comm);
+    }
+}
+
 void device_comm_abort(struct device_comm *comm)
 {
     if (comm != NULL) {

@@ -336,8 +336,14 @@ plasmon_status_t device_comm_join(struct device_comm *comm, struct device_stream
                                   struct pl_err *err);
 /* Does not wait. OK: nothing is wrong, which says little: between GPUs of a host a dead peer is not noticed. Else it cannot be used any more. */
 plasmon_status_t device_comm_check(struct device_comm *comm, struct pl_err *err);
-/* Both end it and free it; all may block. Close: all sides, with nothing under way. */
+/* Ends it and frees it, on all sides, with nothing under way. May block. */
 void device_comm_close(struct device_comm *comm);
+/*
+ * Ends what is under way, as if it were done, and calls that wait; does not wait for the device. Nothing but device_comm_abort() may follow, on this
+ * thread, which until then makes no other call about communicators.
+ */
+void device_comm_cut(struct device_comm *comm);
+/* Cuts it, if that was not done, and frees it. Blocks while a stream of the device waits, and so do other calls about the device, on any thread. */
 void device_comm_abort(struct device_comm *comm);
 
 /* CUDA devices: fatbins, cubins or PTX; every function is loaded at once (no lazy loading on the first launch). */

@@ -115,6 +115,7 @@ struct device_ops {
                                   struct pl_err *err);
     plasmon_status_t (*comm_check)(struct device_comm *comm, struct pl_err *err);
     void (*comm_close)(struct device_comm *comm);
+    void (*comm_cut)(struct device_comm *comm);
     void (*comm_abort)(struct device_comm *comm);
 
     /* CUDA devices only; may be NULL. */

@@ -40,8 +40,8 @@ struct transfer_lane_pair {
     bool doubted; /* somebody was asked to break it: neither is that */
     bool staged;  /* broken, and its halves go by the host route */
     bool
-        uncertain; /* an operation may come to its lane late: only the abort's return ends that */
-    bool aborted;     /* it has returned */
+        uncertain; /* an operation may come to its lane late: only its end, in good order or not, ends that */
+    bool aborted;     /* its operations were told to end, and no call about it goes on */
     uint32_t running; /* operations on the lane */
     uint32_t halves;  /* that name it */
 };

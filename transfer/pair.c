@@ -266,6 +266,18 @@ void transfer_pair_abort(struct transfer_pairs *pairs, const struct transfer_pai
     pl_mutex_unlock(&pairs->lock);
 }
 
+void transfer_pair_free(struct transfer_pairs *pairs, const struct transfer_pair_key *key)
+{
+    struct pair *pair;
+
+    pl_mutex_lock(&pairs->lock);
+    pair = pair_find_locked(pairs, key);
+    PL_CHECK(pair != NULL && pair->ended_told);
+    pair->free_asked = true;
+    pl_cond_broadcast(&pairs->changed);
+    pl_mutex_unlock(&pairs->lock);
+}
+
 /* ------------------------------------------------------------------------------------------------ halves */
 
 bool transfer_pair_room(struct transfer_pairs *pairs, uint32_t lane)

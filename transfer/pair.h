@@ -10,11 +10,12 @@
  * the order of launches. Between it and the launch's stream stands the watcher, because an operation that is aborted ends as if all were
  * well: what it wrote is believed only when the pair is not broken then.
  *
- * A PAIR BREAKS when somebody says so (transfer_pair_break): from then on nothing comes by it any more. Its communicator is aborted (transfer_pair_abort) by
- * the pair's own thread, and not before the mark of whoever its operations write to: those of an aborted one tell the other side that all is there. Transfers that were under way go by the host route (transfer_pair_stage), on streams of their own, each when its operation has
- * ended and all before it is over (lane.h); their launches notice a delay. Halves that failed are enqueued without bytes: they hold their place
- * until the pair is broken. When the communicator is gone and none of its operations is left, that is told (QUIET), and the pair may be
- * opened anew.
+ * A PAIR BREAKS when somebody says so (transfer_pair_break): from then on nothing comes by it any more. Its operations are ended (transfer_pair_abort) by
+ * the pair's own thread, and not before the mark of whoever they write to: those of an aborted one tell the other side that all is there. Transfers that
+ * were under way go by the host route (transfer_pair_stage), on streams of their own, each when its operation has ended and all before it is over
+ * (lane.h); their launches notice a delay. Halves that failed are enqueued without bytes: they hold their place until the pair is broken. When none of
+ * its operations is left, that is told (ENDED), and its memory may be freed (transfer_pair_free): with nothing on the device, because the driver waits for
+ * that, and makes others wait. Then it is QUIET, and may be opened anew.
  *
  * A SEND IS OVER when the other half is (transfer_pair_sent): NCCL says it earlier, when the bytes lie in a buffer of the receiver that would be
  * lost with it.
@@ -93,6 +94,7 @@ enum transfer_pair_event {
     TRANSFER_PAIR_MADE,   /* id: for the receiver */
     TRANSFER_PAIR_OPENED, /* or not: status, text; then it is quiet */
     TRANSFER_PAIR_CLOSED,
+    TRANSFER_PAIR_ENDED, /* broken, and nothing of it is on the device: transfer_pair_free() */
     TRANSFER_PAIR_QUIET,   /* broken, and nothing is left of it */
     TRANSFER_PAIR_STALLED, /* first_chunk: that transfer takes too long */
     TRANSFER_PAIR_TROUBLE, /* text: it should be broken */
@@ -136,8 +138,10 @@ plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
 void transfer_pair_close(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
 /* Mark it: what ends from now on is not believed. */
 void transfer_pair_break(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
-/* Of one that is marked. QUIET comes. */
+/* Of one that is marked: ends its operations. ENDED comes; QUIET, if it was not open. */
 void transfer_pair_abort(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
+/* Of one that has ENDED. Nothing may be on the device, nor be enqueued before QUIET comes. */
+void transfer_pair_free(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
 /* Can one more operation go on that lane? If not, notify_fd is raised when it can. */
 bool transfer_pair_room(struct transfer_pairs *pairs, uint32_t lane);
 /* Enqueue our half: on the pair's lane, and what waits for it on the launch's stream. */

@@ -30,9 +30,11 @@ struct pair {
     struct device_comm *comm;     /* open, and not being ended */
     bool close_asked;
     bool abort_asked;
+    bool free_asked;
+    bool ended_told;
     bool quiet_told;
     bool thread_over;
-    uint64_t abort_since_ns; /* 0: no abort is going on */
+    uint64_t abort_since_ns; /* 0: no call that ends or frees it is going on */
 };
 
 /* All sends, all receives, or all that teams do. */

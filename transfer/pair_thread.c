@@ -109,15 +109,33 @@ static plasmon_status_t pair_open(struct pair *pair, struct device_comm **out_co
     return status == PLASMON_OK ? wait_until_open(pair, *out_comm, err) : status;
 }
 
-static void pair_abort(struct pair *pair, struct device_comm *comm)
+/* In time: the watcher looks. */
+static void pair_call(struct pair *pair, void (*call)(struct device_comm *comm),
+                      struct device_comm *comm)
 {
     pl_mutex_lock(&pair->pairs->lock);
     pair->abort_since_ns = pl_now_ns();
     pl_mutex_unlock(&pair->pairs->lock);
-    device_comm_abort(comm);
+    call(comm);
     pl_mutex_lock(&pair->pairs->lock);
     pair->abort_since_ns = 0;
     pl_mutex_unlock(&pair->pairs->lock);
+}
+
+/* Its operations end; its memory goes when nothing is on the device. */
+static void pair_abort(struct pair *pair, struct device_comm *comm)
+{
+    struct transfer_pairs *pairs = pair->pairs;
+
+    pair_call(pair, device_comm_cut, comm);
+    pl_mutex_lock(&pairs->lock);
+    pair->on.aborted = true;
+    pl_cond_broadcast(&pairs->changed);
+    while (!pair->free_asked && !pairs->stop && !pl_bug("transfer.free_at_once")) {
+        pl_cond_wait(&pairs->changed, &pairs->lock);
+    }
+    pl_mutex_unlock(&pairs->lock);
+    pair_call(pair, device_comm_abort, comm);
 }
 
 /* Until it is to end; true: in good order. */
@@ -156,7 +174,7 @@ void *pair_run(void *user)
     opened.status = pair_open(pair, &comm, &err);
     if (opened.status != PLASMON_OK) {
         (void)snprintf(opened.text, sizeof(opened.text), "%.199s", err.text);
-        pair_abort(pair, comm);
+        pair_call(pair, device_comm_abort, comm); /* nothing is on the device: OPEN waits */
         tell(pair, &opened);
         pair_over(pair);
         return NULL;

@@ -157,6 +157,7 @@ static void worker_look_locked(struct transfer_pairs *pairs, uint64_t now_ns)
 
 static void pairs_look_locked(struct transfer_pairs *pairs, bool check, uint64_t now_ns)
 {
+    struct transfer_pair_news ended = {.event = TRANSFER_PAIR_ENDED};
     struct transfer_pair_news quiet = {.event = TRANSFER_PAIR_QUIET};
     struct pl_list *pos;
     char text[PAIR_TEXT_BYTES];
@@ -166,6 +167,11 @@ static void pairs_look_locked(struct transfer_pairs *pairs, bool check, uint64_t
 
         if (check && pair->on.running > 0) {
             (void)whole_locked(NULL, &pair->on); /* says itself what is wrong */
+        }
+        if (pair->on.broken && !pair->ended_told && pair->on.running == 0 &&
+            pair->on.aborted && !pair->thread_over) {
+            pair->ended_told = true;
+            pair_tell_locked(pair, &ended);
         }
         if (pair->on.broken && !pair->quiet_told && pair->on.running == 0 &&
             pair->thread_over) {

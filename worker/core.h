@@ -217,7 +217,8 @@ struct worker_ops {
                                     uint64_t bytes);
     /*
      * Pairs and teams; all or none. open: begin, worker_core_pair_opened() comes; id NULL: make it and tell the head. close: .._closed() comes. break:
-     * mark it as broken, so that nothing more comes by it; abort: then end it; .._quiet() comes. room: one more may be moved. move: enqueue our
+     * mark it as broken, so that nothing more comes by it; abort: then end its operations; .._ended() comes, or .._quiet() if it was not open. free:
+     * then, with nothing on the device; .._quiet() comes. room: one more may be moved. move: enqueue our
      * half, and on `stream` what waits until it is over. stage: it is broken, and what did not come by it goes by the host route:
      * *out_first is the first launch of those (0: none); of a team: worker_core_alone() is called for each when it has its turn. sent: the
      * other half of that launch is over.
@@ -227,6 +228,7 @@ struct worker_ops {
     void (*pair_close)(void *user, const struct worker_pair_key *key);
     void (*pair_break)(void *user, const struct worker_pair_key *key);
     void (*pair_abort)(void *user, const struct worker_pair_key *key);
+    void (*pair_free)(void *user, const struct worker_pair_key *key);
     bool (*pair_room)(void *user, uint32_t lane);
     /* false: no half may be enqueued until all halves of broken pairs have had their turn. */
     bool (*pair_settled)(void *user, uint32_t lane);
@@ -419,6 +421,7 @@ void worker_core_complete(struct worker_core *core);
 void worker_core_pair_opened(struct worker_core *core, const struct worker_pair_key *key,
                              plasmon_status_t status, const char *text, uint64_t bytes);
 void worker_core_pair_closed(struct worker_core *core, const struct worker_pair_key *key);
+void worker_core_pair_ended(struct worker_core *core, const struct worker_pair_key *key);
 void worker_core_pair_quiet(struct worker_core *core, const struct worker_pair_key *key);
 /* This launch of a team that is broken has its turn: enqueue what it does without the others, by ops->combine on WORKER_STREAM_ALONE. */
 void worker_core_alone(struct worker_core *core, uint64_t seq);

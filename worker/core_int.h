@@ -228,6 +228,8 @@ enum worker_pair_state {
     WORKER_PAIR_OPENING,
     WORKER_PAIR_OPEN,
     WORKER_PAIR_ENDING, /* broken, and something of it may be on the device */
+    WORKER_PAIR_ENDED,  /* nothing is; it is to be freed when nothing else is */
+    WORKER_PAIR_FREEING,
     WORKER_PAIR_CLOSING,
     WORKER_PAIR_CLOSED,
 };
@@ -312,8 +314,9 @@ struct worker_core {
     uint32_t graph_count; /* with those that were freed and have launches left */
     struct pl_map pairs;  /* of peer and route -> struct worker_pair */
     uint32_t transfers_running;
-    struct pl_map comms; /* peer and direction -> struct worker_comm */
-    bool waits_pair;     /* the front does: for its pair, or for its input to be complete */
+    struct pl_map comms;    /* peer and direction -> struct worker_comm */
+    uint32_t comms_to_free; /* ENDED and FREEING */
+    bool waits_pair; /* the front does: for its pair, or for its input to be complete */
     struct worker_watched watched_front;
     struct worker_watched watched[STORE_STREAM_MAX];
 };
@@ -601,6 +604,8 @@ plasmon_status_t worker_joint_enqueue(struct worker_core *core,
                                       struct pl_err *err);
 /* The front has to do with a pair: may it go as far as that is concerned? */
 bool worker_pair_front(struct worker_core *core, struct worker_launch *launch);
+/* No broken pair has memory that is to be freed; else the front waits until nothing is on the device, and until that is done. */
+bool worker_pairs_freed(struct worker_core *core);
 /* What half of a transfer, an OPEN or a CLOSE has to do with its pair; nothing of others. */
 void worker_pair_describe(const struct worker_core *core,
                           const struct worker_launch *launch, struct pl_str *out);

@@ -273,6 +273,7 @@ const struct worker_ops worker_executor_ops = {
     .pair_close       = worker_pair_op_close,
     .pair_break       = worker_pair_op_break,
     .pair_abort       = worker_pair_op_abort,
+    .pair_free        = worker_pair_op_free,
     .pair_settled     = worker_pair_op_settled,
     .pair_room        = worker_pair_op_room,
     .pair_move        = worker_pair_op_move,

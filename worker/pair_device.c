@@ -238,6 +238,14 @@ void worker_pair_op_abort(void *user, const struct worker_pair_key *key)
     transfer_pair_abort(executor->pairs, &its);
 }
 
+void worker_pair_op_free(void *user, const struct worker_pair_key *key)
+{
+    struct worker_executor *executor   = user;
+    const struct transfer_pair_key its = key_of(key);
+
+    transfer_pair_free(executor->pairs, &its);
+}
+
 bool worker_pair_op_room(void *user, uint32_t lane)
 {
     struct worker_executor *executor = user;
@@ -323,6 +331,9 @@ static void news_take(struct worker_executor *executor,
         return;
     case TRANSFER_PAIR_CLOSED:
         worker_core_pair_closed(executor->core, &key);
+        return;
+    case TRANSFER_PAIR_ENDED:
+        worker_core_pair_ended(executor->core, &key);
         return;
     case TRANSFER_PAIR_QUIET:
         worker_core_pair_quiet(executor->core, &key);

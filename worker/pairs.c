@@ -11,9 +11,12 @@
  * BROKEN, DECIDED, STAGED. The head says that a pair is broken, on both sides. Each marks it, and the receiver aborts. From the mark on a receiver knows what
  * came by the pair: the rest goes by the host route, each half when its operation has left the device (transfer/lane.h). It reports that when it
  * has reported all that came; then the head tells the sender, which aborts, and whose halves go that way likewise. (Not before: operations of an aborted
- * sender tell the receiver that all bytes came.) Nobody waits until nothing of the pair is
- * on a device, but for the next OPEN, which finds the whole device so. Halves that are not enqueued yet wait at the front
+ * sender tell the receiver that all bytes came.) No half waits until nothing of the pair is
+ * on a device. Halves that are not enqueued yet wait at the front
  * meanwhile. Whatever is said of an epoch holds for earlier ones, too: there is a next one only when the one before is over.
+ *
+ * FREED is what is left when nothing else is on the device (worker_pairs_freed): the driver waits for that in the call, and holds up copies meanwhile, for which
+ * something on the device might wait. The front waits, whatever it is.
  *
  * TEAMS are communicators of several devices, for launches that all of them have and that each of them could do alone: a COPY with a function,
  * of members that nobody writes before all are done. They live like pairs, and a part goes on its lane like a half. When one is broken
@@ -287,7 +290,7 @@ static void open_fail(struct worker_core *core, const struct worker_comm *pair,
         return;
     }
     key = key_of(front);
-    if (name_of(&key) != name_of(&pair->key)) {
+    if (name_of(&key) != name_of(&pair->key) || key.epoch != pair->key.epoch) {
         return;
     }
     if (key.team != 0) {
@@ -326,12 +329,28 @@ void worker_core_pair_closed(struct worker_core *core, const struct worker_pair_
     }
 }
 
-void worker_core_pair_quiet(struct worker_core *core, const struct worker_pair_key *key)
+void worker_core_pair_ended(struct worker_core *core, const struct worker_pair_key *key)
 {
     struct worker_comm *pair = pair_of(core, key);
 
     if (pair != NULL && pair->key.epoch == key->epoch &&
         pair->state == WORKER_PAIR_ENDING) {
+        pair->state = WORKER_PAIR_ENDED;
+        core->comms_to_free++;
+    }
+}
+
+void worker_core_pair_quiet(struct worker_core *core, const struct worker_pair_key *key)
+{
+    struct worker_comm *pair = pair_of(core, key);
+
+    if (pair == NULL || pair->key.epoch != key->epoch) {
+        return;
+    }
+    if (pair->state == WORKER_PAIR_FREEING) {
+        pair->state = WORKER_PAIR_NONE;
+        core->comms_to_free--;
+    } else if (pair->state == WORKER_PAIR_ENDING) {
         pair->state = WORKER_PAIR_NONE;
         open_fail(core, pair, PLASMON_EWORKER, "it was broken before it was open");
     }
@@ -343,6 +362,51 @@ static bool wait_for_pair(struct worker_core *core)
 {
     core->waits_pair = true;
     return false;
+}
+
+/* Somebody is in a call that needs the device to be as it is. */
+static bool opens_or_closes(const struct worker_core *core)
+{
+    size_t i = 0;
+    uint64_t name;
+    void *at;
+
+    while (pl_map_next(&core->comms, &i, &name, &at)) {
+        const struct worker_comm *pair = at;
+
+        if (pair->state == WORKER_PAIR_OPENING || pair->state == WORKER_PAIR_CLOSING) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void free_ended(struct worker_core *core)
+{
+    size_t i = 0;
+    uint64_t name;
+    void *at;
+
+    while (pl_map_next(&core->comms, &i, &name, &at)) {
+        struct worker_comm *pair = at;
+
+        if (pair->state == WORKER_PAIR_ENDED) {
+            pair->state = WORKER_PAIR_FREEING;
+            core->config.ops->pair_free(core->config.user, &pair->key);
+        }
+    }
+}
+
+bool worker_pairs_freed(struct worker_core *core)
+{
+    if (core->comms_to_free == 0 || opens_or_closes(core)) {
+        return true; /* who opens or closes is at the front, and keeps it */
+    }
+    if (!worker_front_quiet(core)) {
+        return false;
+    }
+    free_ended(core);
+    return wait_for_pair(core);
 }
 
 static bool open_begin(struct worker_core *core, struct worker_comm *pair,
@@ -359,7 +423,8 @@ static bool open_begin(struct worker_core *core, struct worker_comm *pair,
     if (!worker_front_quiet(core)) {
         return false;
     }
-    if (pair->state == WORKER_PAIR_ENDING ||
+    if (pair->state == WORKER_PAIR_ENDING || pair->state == WORKER_PAIR_ENDED ||
+        pair->state == WORKER_PAIR_FREEING ||
         (pair->key.receives && pair->id_epoch != launch->comm)) {
         return wait_for_pair(core);
     }
@@ -580,8 +645,8 @@ void worker_joint_failed(struct worker_core *core, const struct worker_launch *l
 void worker_pair_describe(const struct worker_core *core,
                           const struct worker_launch *launch, struct pl_str *out)
 {
-    static const char *const states[] = {"none",   "opening", "open",
-                                         "ending", "closing", "closed"};
+    static const char *const states[] = {"none",  "opening", "open",    "ending",
+                                         "ended", "freeing", "closing", "closed"};
     const struct worker_pair_key key  = key_of(launch);
     const struct worker_comm *pair;
 

@@ -136,6 +136,9 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
     core->waits_quiet = false;
     core->waits_host  = false;
     core->waits_for   = 0;
+    if (!worker_pairs_freed(core)) {
+        return false;
+    }
     if (!points_known(core, launch)) {
         return false;
     }
@@ -194,6 +197,10 @@ void worker_core_advance(struct worker_core *core)
     while (core->holds == 0 && core->queue.first != NULL && !worker_condemn_frozen(core) &&
            room(core) && front_ready(core, core->queue.first)) {
         worker_launch_enqueue(core, worker_fifo_pop(&core->queue));
+    }
+    if (core->queue.first == NULL) {
+        core->waits_pair = core->waits_quiet = false;
+        (void)worker_pairs_freed(core); /* or it waits, and this comes again */
     }
     worker_streams_flush(core);
     core->advancing = false;

@@ -401,7 +401,7 @@ void device_cpu_comm_close(struct device_comm *base)
     device_cpu_comm_release(device_cpu_comm_of(base));
 }
 
-void device_cpu_comm_abort(struct device_comm *base)
+void device_cpu_comm_cut(struct device_comm *base)
 {
     struct cpu_comm *comm = device_cpu_comm_of(base);
 
@@ -412,5 +412,10 @@ void device_cpu_comm_abort(struct device_comm *base)
                            SHUT_RDWR); /* wakes who waits; not connected: nobody does */
         }
     }
-    device_cpu_comm_release(comm);
+}
+
+void device_cpu_comm_abort(struct device_comm *base)
+{
+    device_cpu_comm_cut(base);
+    device_cpu_comm_release(device_cpu_comm_of(base));
 }

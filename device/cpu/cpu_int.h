@@ -265,6 +265,7 @@ plasmon_status_t device_cpu_comm_join(struct device_comm *comm,
                                       struct pl_err *err);
 plasmon_status_t device_cpu_comm_check(struct device_comm *comm, struct pl_err *err);
 void device_cpu_comm_close(struct device_comm *comm);
+void device_cpu_comm_cut(struct device_comm *comm);
 void device_cpu_comm_abort(struct device_comm *comm);
 void device_cpu_comm_finish(struct device_cpu *cpu); /* ids that nobody used */
 

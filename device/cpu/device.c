@@ -308,5 +308,6 @@ const struct device_ops device_cpu_ops = {
     .comm_join        = device_cpu_comm_join,
     .comm_check       = device_cpu_comm_check,
     .comm_close       = device_cpu_comm_close,
+    .comm_cut         = device_cpu_comm_cut,
     .comm_abort       = device_cpu_comm_abort,
 };

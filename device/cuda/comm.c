@@ -77,6 +77,8 @@ static struct {
     int (*ncclCommFinalize)(nccl_comm_t comm);
     int (*ncclCommDestroy)(nccl_comm_t comm);
     int (*ncclCommAbort)(nccl_comm_t comm);
+    int (*ncclGroupStart)(void);
+    int (*ncclGroupEnd)(void);
     int (*ncclSend)(const void *data, size_t count, int type, int peer, nccl_comm_t comm,
                     CUstream stream);
     int (*ncclRecv)(void *data, size_t count, int type, int peer, nccl_comm_t comm,
@@ -100,6 +102,8 @@ static struct {
     XX(ncclCommFinalize)       \
     XX(ncclCommDestroy)        \
     XX(ncclCommAbort)          \
+    XX(ncclGroupStart)         \
+    XX(ncclGroupEnd)           \
     XX(ncclSend)               \
     XX(ncclRecv)               \
     XX(ncclAllReduce)          \
@@ -202,6 +206,7 @@ struct cuda_comm {
 
     pthread_t greeter; /* makes the first operation */
     bool greets;       /* to be joined */
+    bool cut;          /* by the thread that frees it, which is in a group */
     struct pl_err greeting;
     atomic_bool
         greeted; /* release: `greeting` says how it went, and the event is recorded */
@@ -633,13 +638,36 @@ static void one_abort(nccl_comm_t comm)
     }
 }
 
-/* The handle first: its flag is the other one's, too, so a greeter that waits for a peer in a call comes back, and only then is that one free. */
-void device_cuda_comm_abort(struct device_comm *base)
+/*
+ * The handle first: its flag is the other one's, too, so a greeter that waits for a peer in a call comes back, and only then is that one free. In a
+ * group NCCL raises the flag at once, and leaves what frees for the group's end (since 2.23; an earlier one does it here).
+ */
+void device_cuda_comm_cut(struct device_comm *base)
 {
     struct cuda_comm *comm = comm_of(base);
     struct pl_err err      = {.status = PLASMON_OK};
 
     if (enter(base->device, &err) == PLASMON_OK) {
+        comm->cut = nccl.ncclGroupStart() == NCCL_SUCCESS;
+        one_abort(comm->handle);
+        greeter_join(comm);
+        comm->handle = NULL;
+    }
+}
+
+void device_cuda_comm_abort(struct device_comm *base)
+{
+    struct cuda_comm *comm = comm_of(base);
+    struct pl_err err      = {.status = PLASMON_OK};
+    int result             = NCCL_SUCCESS;
+
+    if (enter(base->device, &err) == PLASMON_OK) {
+        if (comm->cut) {
+            result = nccl.ncclGroupEnd();
+        }
+        if (result != NCCL_SUCCESS && result != NCCL_IN_PROGRESS) {
+            pl_warn("device", "ncclCommAbort: %s", nccl.ncclGetErrorString(result));
+        }
         one_abort(comm->handle);
         greeter_join(comm);
         one_abort(comm->comm);

@@ -277,6 +277,7 @@ plasmon_status_t device_cuda_comm_join(struct device_comm *comm,
                                        struct pl_err *err);
 plasmon_status_t device_cuda_comm_check(struct device_comm *comm, struct pl_err *err);
 void device_cuda_comm_close(struct device_comm *comm);
+void device_cuda_comm_cut(struct device_comm *comm);
 void device_cuda_comm_abort(struct device_comm *comm);
 
 /* module.c */

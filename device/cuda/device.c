@@ -509,6 +509,7 @@ const struct device_ops device_cuda_ops = {
     .comm_join          = device_cuda_comm_join,
     .comm_check         = device_cuda_comm_check,
     .comm_close         = device_cuda_comm_close,
+    .comm_cut           = device_cuda_comm_cut,
     .comm_abort         = device_cuda_comm_abort,
     .module_load        = device_cuda_module_load,
     .module_unload      = device_cuda_module_unload,

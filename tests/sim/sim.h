@@ -803,6 +803,7 @@ plasmon_status_t sim_pair_op_open(void *user, const struct worker_pair_key *key,
 void sim_pair_op_close(void *user, const struct worker_pair_key *key);
 void sim_pair_op_break(void *user, const struct worker_pair_key *key);
 void sim_pair_op_abort(void *user, const struct worker_pair_key *key);
+void sim_pair_op_free(void *user, const struct worker_pair_key *key);
 bool sim_pair_op_room(void *user, uint32_t lane);
 bool sim_pair_op_settled(void *user, uint32_t lane);
 plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,

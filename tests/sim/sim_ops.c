@@ -720,6 +720,7 @@ const struct worker_ops sim_worker_ops = {
     .pair_close       = sim_pair_op_close,
     .pair_break       = sim_pair_op_break,
     .pair_abort       = sim_pair_op_abort,
+    .pair_free        = sim_pair_op_free,
     .pair_room        = sim_pair_op_room,
     .pair_settled     = sim_pair_op_settled,
     .pair_move        = sim_pair_op_move,

@@ -53,7 +53,15 @@ struct sim_comm {
     uint8_t data[SIM_STAGE_BYTES_MAX];
 };
 
-enum phase { PHASE_STARTING, PHASE_MEETING, PHASE_OPEN, PHASE_ABORTING, PHASE_OVER };
+enum phase {
+    PHASE_STARTING,
+    PHASE_MEETING,
+    PHASE_OPEN,
+    PHASE_ABORTING,
+    PHASE_ENDED,
+    PHASE_FREEING,
+    PHASE_OVER
+};
 
 struct sim_pair {
     struct pl_list link; /* worker->pairs.all */
@@ -66,6 +74,7 @@ struct sim_pair {
     uint64_t serial; /* events of one that was freed are void */
     bool close_asked;
     bool abort_asked;
+    bool ended_told;
     bool quiet_told;
     bool step_pending;
     uint64_t until_ns; /* MEETING, a receiver: then it gives up */
@@ -91,6 +100,9 @@ static void news_take(struct sim_worker *worker, const struct transfer_pair_news
         return;
     case TRANSFER_PAIR_CLOSED:
         worker_core_pair_closed(worker->core, &key);
+        return;
+    case TRANSFER_PAIR_ENDED:
+        worker_core_pair_ended(worker->core, &key);
         return;
     case TRANSFER_PAIR_QUIET:
         worker_core_pair_quiet(worker->core, &key);
@@ -240,8 +252,13 @@ static void look(void *user, uint64_t arg, void *data)
     }
     pl_list_for_each_safe(pos, next, &worker->pairs.all) {
         struct sim_pair *pair           = pl_container_of(pos, struct sim_pair, link);
+        struct transfer_pair_news ended = {.event = TRANSFER_PAIR_ENDED};
         struct transfer_pair_news quiet = {.event = TRANSFER_PAIR_QUIET};
 
+        if (!pair->ended_told && pair->on.running == 0 && pair->phase == PHASE_ENDED) {
+            pair->ended_told = true;
+            tell(pair, &ended);
+        }
         if (pair->on.broken && !pair->quiet_told && pair->on.running == 0 &&
             pair->phase == PHASE_OVER) {
             pair->quiet_told = true;
@@ -378,6 +395,24 @@ static void pair_ending(struct sim_pair *pair)
     }
 }
 
+static void pair_ended(struct sim_pair *pair)
+{
+    pair->phase      = PHASE_ENDED;
+    pair->on.aborted = true;
+    sim_pairs_look_soon(pair->worker);
+}
+
+/* The driver frees when nothing is on the device; and whoever calls it meanwhile waits. */
+static void device_check_empty(struct sim_worker *worker, const char *what)
+{
+    for (uint32_t i = 0; i < SIM_STREAMS; i++) {
+        if (!pl_list_empty(&worker->streams[i].ops)) {
+            sim_fail(worker->sim, "device %u %s a pair with work in stream %u",
+                     worker->host_device, what, i);
+        }
+    }
+}
+
 static struct sim_pair *pair_find(struct sim_worker *worker, uint64_t serial)
 {
     struct pl_list *pos;
@@ -412,6 +447,12 @@ static void pair_step(void *user, uint64_t arg, void *data)
         pair_ending(pair);
         break;
     case PHASE_ABORTING:
+        pair_ended(pair);
+        break;
+    case PHASE_ENDED:
+        break;
+    case PHASE_FREEING:
+        device_check_empty(pair->worker, "has freed");
         pair_over(pair);
         break;
     case PHASE_OVER:
@@ -566,12 +607,7 @@ plasmon_status_t sim_pair_op_open(void *user, const struct worker_pair_key *key,
     struct sim_worker *worker = user;
     struct sim_pair *pair     = sim_alloc(sizeof(*pair));
 
-    for (uint32_t i = 0; i < SIM_STREAMS; i++) {
-        if (!pl_list_empty(&worker->streams[i].ops)) {
-            sim_fail(worker->sim, "device %u opens a pair with work in stream %u",
-                     worker->host_device, i);
-        }
-    }
+    device_check_empty(worker, "opens");
     PL_CHECK(!shape->remote && (id != NULL) == key->receives &&
              (shape->ranks != 0) == (key->team != 0));
     *pair        = (struct sim_pair){.worker = worker, .serial = ++worker->pairs.serial};
@@ -620,6 +656,16 @@ void sim_pair_op_abort(void *user, const struct worker_pair_key *key)
     }
     step_soon(pair, THREAD_MAX_NS);
     sim_pairs_look_soon(user);
+}
+
+void sim_pair_op_free(void *user, const struct worker_pair_key *key)
+{
+    struct sim_pair *pair = pair_named(user, key);
+
+    PL_CHECK(pair != NULL && pair->phase == PHASE_ENDED && pair->ended_told);
+    device_check_empty(user, "frees");
+    pair->phase = PHASE_FREEING;
+    step_soon(pair, ABORT_MAX_NS);
 }
 
 bool sim_pair_op_room(void *user, uint32_t lane)

@@ -107,6 +107,9 @@ void fake_record_unref(struct fake_record *record); /* NULL: nothing */
 void fake_exec_destroy(struct fake_exec *exec);
 
 /* Without it. */
+/* A call that names memory of the host begins and ends; it waits for who frees some (fake_nccl.h). */
+void fake_memory_enter(void);
+void fake_memory_leave(void);
 void fake_sync(struct fake_stream *stream);
 
 #endif

@@ -1,13 +1,51 @@
 /* Memory of the fake driver: pages of the host, whose chunks are files, so that other processes map them as they map a GPU's. */
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/harness/gpu/fake_calls.h"
+#include "tests/harness/gpu/fake_nccl.h"
 
+#define EXPORT      __attribute__((visibility("default")))
 #define GRANULARITY (UINT64_C(2) << 20)
+
+static pthread_rwlock_t host_memory = PTHREAD_RWLOCK_INITIALIZER;
+
+void fake_memory_enter(void)
+{
+    (void)pthread_rwlock_rdlock(&host_memory);
+}
+
+void fake_memory_leave(void)
+{
+    (void)pthread_rwlock_unlock(&host_memory);
+}
+
+static bool busy(void)
+{
+    bool found = false;
+
+    fake_lock();
+    for (struct fake_stream *stream = fake_streams(); stream != NULL;
+         stream                     = stream->next) {
+        found |= stream->ops.count > 0 || stream->busy_until_ns != 0;
+    }
+    fake_unlock();
+    return found;
+}
+
+EXPORT void fake_host_free(void)
+{
+    (void)pthread_rwlock_wrlock(&host_memory);
+    while (busy()) {
+        (void)usleep(100);
+    }
+    (void)pthread_rwlock_unlock(&host_memory);
+}
 
 static CUresult memory_result(const void *at)
 {
@@ -158,6 +196,8 @@ CUresult fake_cuMemGetInfo(size_t *out_free, size_t *out_total)
 CUresult fake_cuMemHostRegister(void *at, size_t bytes, unsigned flags)
 {
     COUNT(cuMemHostRegister);
+    fake_memory_enter();
+    fake_memory_leave();
     (void)at;
     (void)bytes;
     (void)flags;
@@ -167,6 +207,8 @@ CUresult fake_cuMemHostRegister(void *at, size_t bytes, unsigned flags)
 CUresult fake_cuMemHostUnregister(void *at)
 {
     COUNT(cuMemHostUnregister);
+    fake_memory_enter();
+    fake_memory_leave();
     (void)at;
     return CUDA_SUCCESS;
 }

@@ -8,7 +8,9 @@
  *   calls       of a communicator that does not block, operations are put on their stream by a thread that each call makes, and the first of them
  *               waits there until all ranks have come; of one that blocks, the call does so itself. One split off another one shares its
  *               connections and its flag of abort
- *   abort       operations under way end as if all were well, and tell the other side so: it takes what lies in the ring
+ *   abort       operations under way end as if all were well, and tell the other side so: it takes what lies in the ring. In a group that is all
+ *               of it, and what follows comes with the group's end
+ *   ending      frees page-locked memory: waits until nothing is on the device, and calls of the driver about memory wait for that
  *   misuse      two threads in one communicator, and one that is used after its end, stop the process with a word
  * WHAT IS NOT   other types than u8, i32, i64, f32, f64; communicators that share nothing with the one that they are split off.
  *
@@ -445,17 +447,27 @@ static int call_go(const struct call *call)
     return result;
 }
 
-static int operate(struct fake_comm *comm, const struct operation *wanted, CUstream stream)
+static void *driver_symbol(const char *name)
 {
-    struct operation *it = malloc(sizeof(*it));
-    void *driver         = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    struct call call     = {.comm = comm, .stream = stream, .operation = it};
-    void *symbol         = driver != NULL ? dlsym(driver, "fake_stream_poll") : NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    void *symbol = driver != NULL ? dlsym(driver, name) : NULL;
 
-    if (it == NULL || symbol == NULL) {
+    if (symbol == NULL) {
         misuse("this is not the driver without a GPU");
     }
     (void)dlclose(driver); /* who opened it first keeps it */
+    return symbol;
+}
+
+static int operate(struct fake_comm *comm, const struct operation *wanted, CUstream stream)
+{
+    struct operation *it = malloc(sizeof(*it));
+    struct call call     = {.comm = comm, .stream = stream, .operation = it};
+    void *symbol         = driver_symbol("fake_stream_poll");
+
+    if (it == NULL) {
+        misuse("out of memory");
+    }
     memcpy(&call.poll, &symbol, sizeof(symbol));
     *it        = *wanted;
     it->shared = comm->shared;
@@ -574,11 +586,16 @@ EXPORT int ncclCommFinalize(struct fake_comm *comm)
 
 static int end(struct fake_comm *comm)
 {
+    void *symbol = driver_symbol("fake_host_free");
+    void (*host_free)(void);
+
+    memcpy(&host_free, &symbol, sizeof(symbol));
     enter(comm);
     job_join(comm);
     while (atomic_load(&comm->shared->under_way) > 0) { /* as NCCL waits for its streams */
         nap();
     }
+    host_free();
     unref(comm->shared);
     comm->magic = DEAD;
     free(comm);
@@ -590,10 +607,44 @@ EXPORT int ncclCommDestroy(struct fake_comm *comm)
     return end(comm);
 }
 
+static _Thread_local struct {
+    uint32_t depth;
+    struct fake_comm *ends; /* with the group */
+} group;
+
+EXPORT int ncclGroupStart(void)
+{
+    group.depth++;
+    return SUCCESS;
+}
+
+EXPORT int ncclGroupEnd(void)
+{
+    struct fake_comm *comm = group.ends;
+
+    if (group.depth == 0) {
+        return INVALID_USAGE;
+    }
+    if (--group.depth > 0 || comm == NULL) {
+        return SUCCESS;
+    }
+    group.ends = NULL;
+    return end(comm);
+}
+
 EXPORT int ncclCommAbort(struct fake_comm *comm)
 {
     atomic_store(&comm->shared->aborted, true);
-    return end(comm);
+    if (group.depth == 0) {
+        return end(comm);
+    }
+    if (group.ends != NULL) {
+        misuse("a group that ends several communicators is not supported");
+    }
+    enter(comm); /* nobody else is in it, nor comes */
+    leave(comm);
+    group.ends = comm;
+    return SUCCESS;
 }
 
 EXPORT int ncclSend(const void *data, size_t count, int type, int peer,

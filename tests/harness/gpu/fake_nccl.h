@@ -29,6 +29,8 @@ struct fake_nccl_config {
 /* Of the driver without a GPU: on that stream, fn(user) until it says that it is over. It must not wait. */
 typedef void (*fake_stream_poll_fn)(CUstream stream, bool (*fn)(void *user), void *user);
 void fake_stream_poll(CUstream stream, bool (*fn)(void *user), void *user);
+/* Of the same: frees memory of the host, that is, waits until nothing is on the device; calls about memory wait meanwhile. */
+void fake_host_free(void);
 
 /* How many threads were made for calls. */
 uint64_t fake_nccl_threads(void);
@@ -43,6 +45,8 @@ int ncclCommGetAsyncError(struct fake_comm *comm, int *error);
 int ncclCommFinalize(struct fake_comm *comm);
 int ncclCommDestroy(struct fake_comm *comm);
 int ncclCommAbort(struct fake_comm *comm);
+int ncclGroupStart(void);
+int ncclGroupEnd(void);
 int ncclSend(const void *data, size_t count, int type, int peer, struct fake_comm *comm,
              CUstream stream);
 int ncclRecv(void *data, size_t count, int type, int peer, struct fake_comm *comm,

@@ -9,7 +9,7 @@
 
 /* ------------------------------------------------------------------------------------------------ work */
 
-CUresult fake_put(CUstream to, const struct fake_op *op)
+static CUresult put(CUstream to, const struct fake_op *op)
 {
     struct fake_stream *stream = fake_stream_of(to);
     CUresult result            = CUDA_SUCCESS;
@@ -24,6 +24,19 @@ CUresult fake_put(CUstream to, const struct fake_op *op)
         fake_enqueue(stream, op);
     }
     fake_unlock();
+    return result;
+}
+
+CUresult fake_put(CUstream to, const struct fake_op *op)
+{
+    CUresult result;
+
+    if (op->kind != FAKE_COPY) {
+        return put(to, op);
+    }
+    fake_memory_enter();
+    result = put(to, op);
+    fake_memory_leave();
     return result;
 }
 

@@ -368,4 +368,34 @@ TEST(an_abort_ends_what_is_under_way)
     device_comm_abort(rank[0].comm);
 }
 
+/*
+ * What is freed waits until nothing is on the device, and copies wait for that: so whoever ends a communicator beside other work cuts it first, and
+ * goes on.
+ */
+TEST(a_communicator_that_is_cut_holds_no_call_about_the_device)
+{
+    struct device_stream *other;
+    uint64_t word;
+
+    test_set_timeout(DEADLINE_S);
+    open_all(2, false);
+    ASSERT_OK(device_stream_create(rank[1].device, 0, &other));
+    ASSERT_OK(device_wait(other, &rank[1].word[1], 1)); /* another device's part, say */
+    move(1, BYTES);
+    done(1, 1);
+    device_comm_cut(rank[1].comm);
+    await(1, 1); /* as if it had come */
+    bytes_of(&rank[1], 0)[3] = 77;
+    ASSERT_OK(device_copy(rank[1].stream, DEVICE_COPY_DEVICE_TO_HOST,
+                          (uintptr_t)&rank[1].word[2], rank[1].memory[0].addr, 8));
+    done(1, 2);
+    await(1, 2);
+    word = __atomic_load_n(&rank[1].word[2], __ATOMIC_ACQUIRE);
+    ASSERT_EQ(word >> 24 & 0xff, 77);
+    __atomic_store_n(&rank[1].word[1], 1, __ATOMIC_RELEASE);
+    device_comm_abort(rank[1].comm);
+    device_comm_abort(rank[0].comm);
+    device_stream_destroy(other);
+}
+
 TEST_MAIN()

@@ -603,6 +603,7 @@ static const struct worker_ops fake_ops = {
     .pair_close       = op_pair_end,
     .pair_break       = op_pair_end,
     .pair_abort       = op_pair_end,
+    .pair_free        = op_pair_end,
     .pair_room        = op_pair_lane,
     .pair_settled     = op_pair_lane,
     .pair_move        = op_pair_move,
