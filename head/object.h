@@ -262,6 +262,9 @@ void head_shadow_give_way(struct head_core *core, const struct head_device *devi
                           uint64_t bytes);
 /* Bytes may have been lost: those that lack any go. */
 void head_shadow_lost(struct head_core *core);
+/* Bytes of the tile that a shadow alone had will never be there: that fails the shadow, and not what the tile still shows elsewhere. */
+void head_shadow_fail(struct head_core *core, struct head_tile *tile,
+                      const struct pl_box *box, struct head_failure *failure);
 
 /* ---- gone.c */
 /* Its bytes are gone: what is nowhere else has failed from now on. */

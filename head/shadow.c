@@ -86,6 +86,34 @@ static struct head_shadow *shadow_of(struct head_core *core, struct head_array *
     return head_shadow_add(core, array, box);
 }
 
+static bool is_whole(const struct head_array *kept)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &kept->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        if (fragment->tile->failure != NULL ||
+            !head_tile_covered(fragment->tile, NULL, &fragment->box)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void keep_whole(struct head_core *core, struct head_shadow *shadow)
+{
+    if (shadow->older != NULL && !is_whole(shadow->older)) {
+        release(core, &shadow->older);
+    }
+    if (shadow->kept != NULL && !is_whole(shadow->kept)) {
+        release(core, &shadow->kept);
+        shadow->kept  = shadow->older;
+        shadow->older = NULL;
+    }
+}
+
 /* Is there a part of it that no record says how to make? */
 static bool cut_off(const struct head_array *array, const struct pl_box *box)
 {
@@ -136,6 +164,7 @@ bool head_shadow_keep(struct head_core *core, struct head_array *array,
         return true;
     }
     shadow = shadow_of(core, array, box);
+    keep_whole(core, shadow);
     shadow->bytes += bytes;
     if (shadow->older != NULL && arrived(shadow->kept)) {
         release(core, &shadow->older);
@@ -243,36 +272,44 @@ void head_shadow_give_way(struct head_core *core, const struct head_device *devi
     }
 }
 
-static bool is_whole(const struct head_array *kept)
-{
-    struct pl_list *pos;
-
-    pl_list_for_each(pos, &kept->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
-
-        if (fragment->tile->failure != NULL ||
-            !head_tile_covered(fragment->tile, NULL, &fragment->box)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 void head_shadow_lost(struct head_core *core)
 {
     struct pl_list *pos;
 
     pl_list_for_each(pos, &core->shadows) {
-        struct head_shadow *shadow = pl_container_of(pos, struct head_shadow, link);
+        keep_whole(core, pl_container_of(pos, struct head_shadow, link));
+    }
+}
 
-        if (shadow->older != NULL && !is_whole(shadow->older)) {
-            release(core, &shadow->older);
+/* One that lacks some of the box. */
+static struct head_fragment *lacking(const struct head_tile *tile, const struct pl_box *box)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &tile->fragments) {
+        struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, tile_link);
+        struct pl_box part;
+
+        if (fragment->array->apart && pl_box_intersection(&fragment->box, box, &part) &&
+            !head_tile_covered(tile, NULL, &part)) {
+            return fragment;
         }
-        if (shadow->kept != NULL && !is_whole(shadow->kept)) {
-            release(core, &shadow->kept);
-            shadow->kept  = shadow->older;
-            shadow->older = NULL;
-        }
+    }
+    return NULL;
+}
+
+void head_shadow_fail(struct head_core *core, struct head_tile *tile,
+                      const struct pl_box *box, struct head_failure *failure)
+{
+    struct head_fragment *fragment;
+
+    while ((fragment = lacking(tile, box)) != NULL) {
+        struct pl_box gone      = fragment->box;
+        struct head_tile *never = head_tile_create(core, &gone);
+
+        never->failure = head_failure_hold(failure);
+        head_array_set(core, fragment->array, &gone, never);
+        head_tile_release(core, never);
     }
 }

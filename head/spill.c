@@ -160,6 +160,7 @@ void head_spill_forget(struct head_core *core, struct head_buffer *buffer,
     for (size_t i = 0; i < forgotten.count; i++) {
         const struct forgotten *one = pl_vec_at(&forgotten, i);
 
+        head_shadow_fail(core, one->tile, &one->box, failure);
         if (one->tile->failure == NULL && is_lacked(one->tile, &one->box)) {
             head_tile_lose(core, one->tile, failure);
         }

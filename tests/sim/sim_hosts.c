@@ -92,11 +92,11 @@ void sim_host_given_up(struct sim *sim, const char *host, const char *why)
     sim_trace(sim, "%s is given up: %s", host, why);
     node->give_ups++;
     count_gone(node);
-    sim_cover(sim, sim->drain_begun                           ? SIM_CELL_HOST_LEFT
-                   : node->gone                               ? SIM_CELL_HOST_DIED
-                   : strstr(why, "another store") != NULL     ? SIM_CELL_HOST_REPLACED
-                   : node->memory != SIM_MEMORY + node->index ? SIM_CELL_HOST_CAME_ANEW
-                                                              : SIM_CELL_HOST_CAME_BACK);
+    sim_cover(sim, sim->drain_begun                          ? SIM_CELL_HOST_LEFT
+                   : node->gone                              ? SIM_CELL_HOST_DIED
+                   : strstr(why, "another store") != NULL    ? SIM_CELL_HOST_REPLACED
+                   : sim->config.host_fault == SIM_HOST_ANEW ? SIM_CELL_HOST_CAME_ANEW
+                                                             : SIM_CELL_HOST_CAME_BACK);
 }
 
 /* ------------------------------------------------------------------------------------------ everybody hears of it */

@@ -118,4 +118,19 @@ TEST(programs_that_found_something)
     }
 }
 
+/*
+ * 6219351061: a copy for a shadow failed with one of its parts, and took the others, which it alone had, for lost to all: a value that was well
+ * failed with them.
+ */
+TEST(programs_that_found_something_later)
+{
+    static const uint64_t seeds[] = {6219351061};
+
+    test_expect_log();
+    seeds_log_errors();
+    for (size_t i = 0; i < PL_COUNT(seeds); i++) {
+        ASSERT_TRUE(graph_run(seeds[i], &whole, &sum, true));
+    }
+}
+
 TEST_MAIN()
