@@ -706,7 +706,9 @@ uint64_t graph_plan_first_step(const struct head_core *core, const struct head_p
 bool graph_plan_holds(const struct head_plan *plan)
 {
     for (uint32_t i = 0; i < plan->steps.count; i++) {
-        if (graph_step_at(plan, i)->device->gone) {
+        const struct head_device *device = graph_step_at(plan, i)->device;
+
+        if (device->gone || device->draining) {
             return false;
         }
     }
