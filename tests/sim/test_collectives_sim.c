@@ -318,7 +318,7 @@ static bool nobody_stands_still(void *user)
             return false;
         }
     }
-    return !p->sim->config.stores || p->sim->node.alive;
+    return !p->sim->config.stores || p->sim->nodes[0].alive; /* one host */
 }
 
 static void check_values(struct program *p)
