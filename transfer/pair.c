@@ -58,7 +58,12 @@ static void lanes_finish(struct transfer_pairs *pairs)
         if (lane->staged != NULL) {
             device_stream_destroy(lane->staged);
         }
-        lane->stream = lane->staged = NULL;
+        if (lane->told != NULL) {
+            device_stream_destroy(lane->told);
+        }
+        device_event_destroy(lane->mark);
+        lane->stream = lane->staged = lane->told = NULL;
+        lane->mark                               = NULL;
     }
     if (pairs->words != NULL) {
         device_host_unregister(pairs->config.device, pairs->words);
@@ -67,7 +72,7 @@ static void lanes_finish(struct transfer_pairs *pairs)
     }
 }
 
-static plasmon_status_t lanes_start(struct transfer_pairs *pairs)
+static plasmon_status_t words_start(struct transfer_pairs *pairs)
 {
     struct device *device   = pairs->config.device;
     plasmon_status_t status = PLASMON_OK;
@@ -83,20 +88,35 @@ static plasmon_status_t lanes_start(struct transfer_pairs *pairs)
         return status;
     }
     pairs->words = words;
-    for (uint32_t i = 0; status == PLASMON_OK && i < TRANSFER_LANES; i++) {
-        status = device_stream_create(device, DEVICE_STREAM_HIGH_PRIORITY,
-                                      &pairs->lanes[i].stream);
-        if (status == PLASMON_OK) {
-            status = device_stream_create(device, DEVICE_STREAM_HIGH_PRIORITY,
-                                          &pairs->lanes[i].staged);
+    return PLASMON_OK;
+}
+
+/*
+ * With its first pair: a device has few hardware queues for streams. Teams have no `told`: between two operations in a row on their own results
+ * is a round trip by the host, which leaves nothing that a word could hold up.
+ */
+static plasmon_status_t lane_start(struct transfer_pairs *pairs, uint32_t index)
+{
+    struct lane *lane                      = &pairs->lanes[index];
+    struct device_stream **const streams[] = {&lane->stream, &lane->staged, &lane->told};
+    size_t count            = index == TRANSFER_LANE_TEAMS ? 2 : PL_COUNT(streams);
+    plasmon_status_t status = PLASMON_OK;
+
+    for (size_t i = 0; status == PLASMON_OK && i < count; i++) {
+        if (*streams[i] == NULL) {
+            status = device_stream_create(pairs->config.device, DEVICE_STREAM_HIGH_PRIORITY,
+                                          streams[i]);
         }
+    }
+    if (status == PLASMON_OK && lane->told != NULL && lane->mark == NULL) {
+        status = device_event_create(pairs->config.device, false, &lane->mark);
     }
     return status;
 }
 
 static plasmon_status_t start(struct transfer_pairs *pairs)
 {
-    plasmon_status_t status = pairs->started ? PLASMON_OK : lanes_start(pairs);
+    plasmon_status_t status = pairs->started ? PLASMON_OK : words_start(pairs);
 
     if (status == PLASMON_OK && !pairs->started &&
         pthread_create(&pairs->watcher, NULL, pair_watch_run, pairs) != 0) {
@@ -203,6 +223,9 @@ plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
     struct pair *pair;
 
     assert(key->receives == (id != NULL));
+    if (status == PLASMON_OK) {
+        status = lane_start(pairs, transfer_lane_of(key));
+    }
     pairs_reap(pairs);
     pair = status == PLASMON_OK ? PL_NEW(struct pair) : NULL;
     if (pair == NULL) {
@@ -322,6 +345,25 @@ static plasmon_status_t operation_put(struct transfer_pairs *pairs, struct pair 
     return status;
 }
 
+/* Behind the operation, and not on its stream: there a word holds up the next operation by some microseconds, and an event by none. */
+static plasmon_status_t done_put(struct transfer_pairs *pairs, uint32_t index,
+                                 uint64_t number)
+{
+    struct lane *lane        = &pairs->lanes[index];
+    struct device_stream *on = lane->told != NULL ? lane->told : lane->stream;
+    plasmon_status_t status  = PLASMON_OK;
+
+    if (on != lane->stream) {
+        status = device_event_record(lane->mark, lane->stream);
+    }
+    if (on != lane->stream && status == PLASMON_OK) {
+        status = device_stream_behind(on, lane->mark);
+    }
+    return status == PLASMON_OK
+               ? device_signal(on, &pairs->words->done[index].value, number)
+               : status;
+}
+
 /*
  * Its launch: waits, and says that its chunks of the ring were taken. They are the host route's, and it skips them. `passed` comes after that:
  * what is staged behind it must not move the ring's word before it does, or the word would go back.
@@ -380,7 +422,7 @@ plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
     if (half->with_bytes) {
         /* The pair's comm is ours: it is taken away only after a break or a close, which come by the same lock as this call. */
         moved  = operation_put(pairs, pair, half, &err);
-        status = device_signal(lane->stream, &pairs->words->done[index].value, number);
+        status = done_put(pairs, index, number);
     } else {
         moved = pl_err_set(&err, PLASMON_EDEPENDENCY, "half of a transfer failed");
     }
