@@ -265,13 +265,15 @@ static const struct {
     {"edge.plain", "4 KiB between two devices, all enqueued ahead", GRAPHS_CHAIN_EDGE,
      GRAPHS_CHAIN_PULL, 0, "one process, events", 0, false},
     {"edge.more", "4 KiB between two devices, beyond one process with events",
-     GRAPHS_CHAIN_EDGE, -1, 10, "at most so much more", 1, .beyond = true},
+     GRAPHS_CHAIN_EDGE, -1, 10, "at most so much more", 1, true},
     {"head_cpu.plain", "own code, a task of the chain", GRAPHS_CHAIN_HEAD, -1, 2,
-     "the design's limit", 1},
+     "the design's limit", 1, false},
     {"worker_cpu.plain", "without the driver's calls", GRAPHS_CHAIN_WORKER, -1, 1,
-     "the design's limit", 1},
-    {"head_cpu.replay", "", GRAPHS_CHAIN_HEAD_REPLAY, -1, 2, "the design's limit", 1},
-    {"worker_cpu.replay", "", GRAPHS_CHAIN_WORKER_REPLAY, -1, 1, "the design's limit", 1},
+     "the design's limit", 1, false},
+    {"head_cpu.replay", "", GRAPHS_CHAIN_HEAD_REPLAY, -1, 2, "the design's limit", 1,
+     false},
+    {"worker_cpu.replay", "", GRAPHS_CHAIN_WORKER_REPLAY, -1, 1, "the design's limit", 1,
+     false},
 };
 
 /* In a child; a remark says how it failed. */
