@@ -46,6 +46,8 @@ static const struct option_text options[] = {
      "serve here: unix:/path or host:port; may be given several times"},
     {"token-file", "FILE",
      "cluster token, the first line of FILE; default: $PLASMON_TOKEN"},
+    {"token-before", "FILE",
+     "and the one that it was before, while some still have that (docs/security.md)"},
     {"namespaces", "FILE",
      "which namespaces there are, with their quotas and tokens (docs/security.md); "
      "without: any"},
@@ -97,6 +99,7 @@ struct settings {
     const char *addresses[ADDRESS_MAX + 1];
     size_t address_count;
     char token[TRUST_TOKEN_BYTES_MAX + 1];
+    char token_before[TRUST_TOKEN_BYTES_MAX + 1];
     struct head_namespaces namespaces;
     struct trust_files tls;
     struct trust_source *trust; /* NULL: TCP is in the clear */
@@ -204,6 +207,10 @@ static int apply(struct settings *settings, const char *name, char *value)
         settings->addresses[settings->address_count++] = value;
     } else if (strcmp(name, "token-file") == 0) {
         return trust_secret_read("token file", value, settings->token, &err) ==
+                   PLASMON_OK ||
+               complain(&err);
+    } else if (strcmp(name, "token-before") == 0) {
+        return trust_secret_read("token file", value, settings->token_before, &err) ==
                    PLASMON_OK ||
                complain(&err);
     } else if (strcmp(name, "namespaces") == 0) {
@@ -374,6 +381,12 @@ static bool trust_open(struct settings *settings)
 /* Without a token only loopback and Unix sockets. */
 static bool addresses_allowed(const struct settings *settings)
 {
+    if (settings->token_before[0] != '\0' && settings->token[0] == '\0') {
+        fprintf(stderr,
+                "plasmon-head: --token-before is for a cluster that has another token "
+                "now: give that with --token-file\n");
+        return false;
+    }
     for (size_t i = 0; i < settings->address_count; i++) {
         const char *address = settings->addresses[i];
 
@@ -630,10 +643,11 @@ static int run(struct settings *settings)
     }
 
     rpc_init();
-    settings->config.addresses  = settings->addresses;
-    settings->config.token      = settings->token;
-    settings->config.trust      = settings->trust;
-    settings->config.namespaces = &settings->namespaces;
+    settings->config.addresses    = settings->addresses;
+    settings->config.token        = settings->token;
+    settings->config.token_before = settings->token_before;
+    settings->config.trust        = settings->trust;
+    settings->config.namespaces   = &settings->namespaces;
     if (begin(settings, &runner, &err) != PLASMON_OK) {
         fprintf(stderr, "plasmon-head: %s\n", err.text);
         head_journal_close(settings->config.journal);

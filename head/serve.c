@@ -251,6 +251,7 @@ plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *
     struct rpc_server_config server = {
         .addresses         = config->addresses,
         .token             = config->token,
+        .token_before      = config->token_before,
         .tls               = config->trust,
         .tokens            = config->namespaces != NULL ? config->namespaces->tokens : NULL,
         .methods           = methods,

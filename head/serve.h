@@ -106,6 +106,7 @@ struct serve_status {
 struct serve_config {
     const char *const *addresses; /* NULL-terminated; may be NULL */
     const char *token;
+    const char *token_before;                 /* that is taken as well; "" or NULL: none */
     struct trust_source *trust;               /* NULL: TCP in the clear; lent */
     const struct head_namespaces *namespaces; /* none in it: any are taken; lent */
     const char *policy;

@@ -217,6 +217,7 @@ struct rpc_server {
     struct rpc_loop *loop;
     grpc_server *server;
     char *token;               /* owned; "" : none needed */
+    char *token_before;        /* owned; "" : none */
     const char *const *tokens; /* lent; NULL: no more */
     struct trust_source *tls;  /* lent; NULL: in the clear */
     size_t message_bytes_max;

@@ -105,6 +105,8 @@ struct rpc_server_config {
         addresses; /* "unix:/path", "127.0.0.1:0", "[::]:4711"; NULL-terminated; may be NULL */
     const char
         *token; /* "" or NULL: none needed. Else every call but health must carry it .. */
+    const char *
+        token_before; /* .. or this one, which it was until now; "" or NULL: none. Only with a token */
     const char *const *
         tokens; /* .. or one of these, confined; NULL-terminated; NULL: none. Lent until destroyed */
     struct trust_source

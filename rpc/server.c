@@ -78,7 +78,10 @@ static grpc_server *server_create_core(const struct rpc_server *server)
 static bool server_token_find(const struct rpc_server *server, const char *token,
                               int *out_index)
 {
-    bool found = server->token[0] != '\0' && rpc_token_equal(server->token, token);
+    bool before =
+        server->token_before[0] != '\0' && rpc_token_equal(server->token_before, token);
+    bool found =
+        server->token[0] != '\0' && (rpc_token_equal(server->token, token) || before);
 
     *out_index = found ? RPC_TOKEN_CLUSTER : RPC_TOKEN_NONE;
     for (int i = 0; server->tokens != NULL && server->tokens[i] != NULL; i++) {
@@ -393,7 +396,10 @@ plasmon_status_t rpc_server_create(struct rpc_loop *loop,
     pl_list_init(&server->streams);
     pl_list_init(&server->unaries);
     server->token = pl_strdup(config->token != NULL ? config->token : "");
-    if (server->token == NULL || server_set_methods(server, config) != PLASMON_OK) {
+    server->token_before =
+        pl_strdup(config->token_before != NULL ? config->token_before : "");
+    if (server->token == NULL || server->token_before == NULL ||
+        server_set_methods(server, config) != PLASMON_OK) {
         status = pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
         goto err_destroy;
     }
@@ -496,5 +502,6 @@ void rpc_server_destroy(struct rpc_server *server)
     pl_free(server->addresses);
     pl_free(server->methods);
     pl_free(server->token);
+    pl_free(server->token_before);
     pl_free(server);
 }

@@ -106,6 +106,34 @@ def check_spill(container, pods):
           (most.endswith("Gi") and re.fullmatch(r"\d+G", limit) and int(limit[:-1]) < int(most[:-2])), "%s on %s" % (wanted, most))
 
 
+def check_probes(container):
+    """Who is asked whether it is ready; a store's end would take objects along, so nobody ends it for not answering."""
+    store = container["name"] == "store"
+    check("kubernetes: %s says when it is ready" % container["name"], "readinessProbe" in container)
+    check("kubernetes: %s is %sended when it does not answer" % (container["name"], "not " if store else ""),
+          ("livenessProbe" in container) == (not store))
+    for name in ("readinessProbe", "livenessProbe", "startupProbe"):
+        command = container.get(name, {}).get("exec", {}).get("command")
+        if command:
+            code, text = run("sh", "-n", "-c", command[2])
+            check("kubernetes: sh reads the probe of " + container["name"], command[:2] == ["sh", "-c"] and code == 0, text)
+            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]+", command[2]):
+                code, text = run(os.path.join(HOME, "bin", "plasmon"), "nodes", "--help")
+                check("kubernetes: plasmon nodes %s" % option, option in text, "no such option")
+
+
+def check_folders(pods):
+    """A folder of the node is root's: somebody gives it to the user of the container before."""
+    for volume in pods.get("volumes", []):
+        if "hostPath" not in volume:
+            continue
+        makers = [c for c in pods.get("initContainers", []) if volume["name"] in [m["name"] for m in c["volumeMounts"]]]
+        users = {str(c["securityContext"]["runAsUser"]) for c in pods["containers"]}
+        check("kubernetes: %s is made the user's" % volume["hostPath"]["path"],
+              len(makers) == 1 and users <= set(makers[0]["command"]) and
+              makers[0]["command"][-1] == volume["hostPath"]["path"], str(makers))
+
+
 def check_kubernetes():
     seen = 0
     for file in ("plasmon.yaml", "redis.yaml"):
@@ -117,7 +145,9 @@ def check_kubernetes():
             pods = spec.get("template", {}).get("spec", {})
             volumes = {v["name"] for v in pods.get("volumes", [])} | {
                 v["metadata"]["name"] for v in spec.get("volumeClaimTemplates", [])}
+            check_folders(pods)
             for container in pods.get("containers", []):
+                check_probes(container)
                 if container["image"].startswith("plasmon:"):
                     seen += check_pod(container)
                     check_spill(container, pods)
@@ -167,10 +197,50 @@ def check_container():
         check("container: %s is in the archive" % program, os.access(os.path.join(HOME, "bin", program), os.X_OK))
 
 
+def metrics_told():
+    """What a cluster tells, in Prometheus' format; and why not."""
+    with tempfile.TemporaryDirectory() as folder:
+        env = dict(os.environ, XDG_RUNTIME_DIR=folder, PLASMON_BIN_DIR=os.path.join(HOME, "bin"))
+        plasmon = os.path.join(HOME, "bin", "plasmon")
+        code, text = run(plasmon, "start", "--head", "--gpus", "none", "--cpu-devices", "1", "--device-memory", "16M",
+                         "--spill-memory", "1M", env=env)
+        if code == 0:
+            code, text = run(plasmon, "metrics", env=env)
+            run(plasmon, "stop", env=env)
+        return code, text
+
+
+def check_prometheus():
+    promtool = os.path.join(TOP, "tools", "deploy-promtool")
+    code, told = metrics_told()
+    check("prometheus: a cluster tells its figures", code == 0, told)
+    code, text = run(promtool, "check", "metrics", input=told)
+    check("prometheus: promtool reads them", code == 0, text)
+    names = set(re.findall(r"^# TYPE (plasmon_\w+)", told, re.M))
+    rules = yaml.safe_load(read("prometheus", "plasmon.rules.yml"))["groups"][0]["rules"]
+    used = set(re.findall(r"\bplasmon_\w+", " ".join(rule["expr"] for rule in rules)))
+    check("prometheus: the alerts are about figures that there are", len(used) >= 10 and used <= names, str(used - names))
+    code, text = run(promtool, "check", "config", os.path.join(DEPLOY, "prometheus", "prometheus.yml"))
+    check("prometheus: configuration and rules", code == 0 and "%d rules found" % len(rules) in text, text)
+    with tempfile.TemporaryDirectory() as folder: # the test names the rules beside it
+        for path in (os.path.join(DEPLOY, "prometheus", "plasmon.rules.yml"),
+                     os.path.join(TOP, "tests", "deploy", "plasmon_rules_test.yml")):
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            with open(os.path.join(folder, os.path.basename(path)), "w", encoding="utf-8") as file:
+                file.write(text)
+        code, text = run(promtool, "test", "rules", os.path.join(folder, "plasmon_rules_test.yml"))
+        check("prometheus: each alert comes when it should, and else not", code == 0 and "SUCCESS" in text, text)
+        tested = set(re.findall(r'alertname="(\w+)"', read("..", "tests", "deploy", "plasmon_rules_test.yml")))
+        check("prometheus: each alert has a test", tested == {rule["alert"] for rule in rules},
+              str(tested ^ {rule["alert"] for rule in rules}))
+
+
 check_slurm()
 check_systemd()
 check_kubernetes()
 check_cloud_init()
 check_container()
+check_prometheus()
 print("%d failed" % failed)
 sys.exit(failed != 0)

@@ -141,6 +141,24 @@ two_clusters_do_not_meet() {
     [ "$(PLASMON_TOKEN=secret-of-the-test "$plasmon" status --json | grep -o '"alive"' | wc -l)" = 2 ] || return 1
     beside stop && run "$local"
 }
+token_is_changed() { # a head that has another token takes the one of before as well, and nothing else
+    echo the-new-one >"$XDG_RUNTIME_DIR/token.new"
+    at=unix:$XDG_RUNTIME_DIR/changed.sock
+    "$PLASMON_BIN_DIR/plasmon-head" --listen "$at" --token-before "$XDG_RUNTIME_DIR/token" 2>"$XDG_RUNTIME_DIR/said" && return 1
+    grep -q -e '--token-file' "$XDG_RUNTIME_DIR/said" || return 1
+    "$PLASMON_BIN_DIR/plasmon-head" --listen "$at" --token-file "$XDG_RUNTIME_DIR/token.new" \
+        --token-before "$XDG_RUNTIME_DIR/token" &
+    changed=$!
+    for _ in $(seq 200); do
+        [ -S "$XDG_RUNTIME_DIR/changed.sock" ] && break
+        sleep 0.1
+    done
+    "$plasmon" status --address "$at" --token-file "$XDG_RUNTIME_DIR/token" >/dev/null || return 1
+    "$plasmon" status --address "$at" --token-file "$XDG_RUNTIME_DIR/token.new" >/dev/null || return 1
+    PLASMON_TOKEN=wrong "$plasmon" status --address "$at" && return 1
+    kill "$changed"
+    wait "$changed" || true
+}
 gone_is_told() {
     said=$(PLASMON_ADDRESS=$local PLASMON_TOKEN=x timeout 60 "$program" 2>&1) && return 1
     echo "$said"
@@ -164,6 +182,7 @@ claim two_programs_at_once_get_their_results two_programs_at_once
 claim a_killed_worker_is_replaced killed_worker_is_replaced
 claim a_store_that_was_killed_is_followed_by_another_with_the_same_workers killed_store_is_followed
 claim stop_leaves_no_process_and_no_socket stop_leaves_nothing
+claim a_token_is_changed_while_some_have_the_old_one token_is_changed
 claim a_program_is_told_that_nobody_is_there gone_is_told
 claim it_starts_again_after_a_stop_and_another_cluster_at_once two_clusters_start_at_once
 claim both_work_and_one_stops_without_the_other two_clusters_do_not_meet

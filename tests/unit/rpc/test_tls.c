@@ -80,12 +80,14 @@ static const struct rpc_method methods[] = {
     {.path = "/test.Test/Whole", .unary = answer, .whole_cluster = true},
 };
 static const char *const tokens[] = {"of-team-a", "of-team-b", NULL};
+static const char *token_before;
 
 static void cluster_start(struct cluster *cluster, const char *certificate, bool tls)
 {
     const char *addresses[]         = {"127.0.0.1:0", NULL};
     struct rpc_server_config config = {.addresses    = addresses,
                                        .token        = "secret",
+                                       .token_before = token_before,
                                        .tokens       = tokens,
                                        .methods      = methods,
                                        .method_count = PL_COUNT(methods),
@@ -455,6 +457,38 @@ TEST(new_certificates_are_taken_without_a_restart)
     ASSERT_STR(cluster.seen.name, "new");
     certificates_end(&next);
     cluster_stop(&cluster);
+}
+
+TEST(the_token_of_before_is_taken_while_it_is_given_and_an_empty_one_never)
+{
+    static const struct {
+        const char *before, *token;
+        plasmon_status_t status;
+    } calls[] = {{"until-now", "until-now", PLASMON_OK},
+                 {"until-now", "secret", PLASMON_OK},
+                 {"until-now", "until-no", PLASMON_EAUTH},
+                 {"until-now", "", PLASMON_EAUTH},
+                 {"", "", PLASMON_EAUTH},
+                 {NULL, "until-now", PLASMON_EAUTH}};
+
+    for (size_t i = 0; i < PL_COUNT(calls); i++) {
+        struct cluster cluster;
+        struct pl_err err = {0};
+
+        cluster_init(&cluster);
+        token_before = calls[i].before;
+        cluster_start(&cluster, "head", true);
+        ASSERT_STATUS(
+            call_as(&cluster, "me",
+                    &(struct caller){.path = "/test.Test/Whole", .token = calls[i].token},
+                    &err),
+            calls[i].status);
+        if (calls[i].status == PLASMON_OK) {
+            ASSERT_EQ(cluster.seen.token_index, RPC_TOKEN_CLUSTER);
+        }
+        cluster_stop(&cluster);
+    }
+    token_before = NULL;
 }
 
 TEST_MAIN()
