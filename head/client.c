@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GO_TASKS 4u  /* of a frame, before the first launches go out */
-#define GO_MANY  64u /* launches under way: no device waits for the next one */
+#define GO_TASKS \
+    4u /* of a frame, before the first launches go out; behind the first of a device that is idle */
+#define GO_MANY 64u /* launches under way: no device waits for the next one */
 
 enum {
     FIELD_DONE      = 3,
@@ -281,8 +282,8 @@ static void cancel(struct head_core *core, struct head_client *client, uint64_t 
 }
 
 /*
- * Where little is under way a device may have nothing to do until it is told of the first of these, and a task with parts of arrays takes some 10 us
- * here: so the first ones go out before all are placed, then twice as many, while that is so.
+ * A task with parts of arrays takes some 10 us here, and where little is under way devices have nothing to do meanwhile. So the first one for a device
+ * that is idle goes out at once if more than a few come, and the next ones before all are placed, then twice as many, while that is so.
  */
 static plasmon_status_t tasks_take(struct head_core *core, struct head_client *client,
                                    const Plasmon__V1__ClientFrame *frame,
@@ -297,6 +298,9 @@ static plasmon_status_t tasks_take(struct head_core *core, struct head_client *c
         client->ops_taken++;
         head_lookahead_pass(core, i);
         status = head_submit(core, client, frame->tasks[i], err);
+        if (frame->n_tasks - i > GO_TASKS) {
+            head_devices_begin(core);
+        }
         if (i + 1 == go && i + 1 < frame->n_tasks && !head_core_under_way(core, GO_MANY)) {
             head_devices_go(core);
             go *= 2;

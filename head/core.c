@@ -142,6 +142,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     core->epoch       = config->epoch;
     core->devices     = PL_VEC_INIT(struct head_device *);
     core->ready       = PL_VEC_INIT(struct head_task *);
+    core->idle        = PL_VEC_INIT(struct head_device *);
     core->trace_waits = PL_VEC_INIT(struct head_trace_wait);
     pl_list_init(&core->clients);
     pl_list_init(&core->spaces);
@@ -199,6 +200,7 @@ void head_core_destroy(struct head_core *core)
     head_spill_hosts_finish(core);
     pl_vec_finish(&core->devices);
     pl_vec_finish(&core->ready);
+    pl_vec_finish(&core->idle);
     pl_vec_finish(&core->trace_waits);
     pl_map_finish(&core->sessions);
     pl_map_finish(&core->pairs);
@@ -276,6 +278,7 @@ void head_core_flush(struct head_core *core)
         head_device_retire(device);
         head_device_flush(core, device);
     }
+    pl_vec_clear(&core->idle);
     while (!pl_list_empty(&core->dirty_clients)) {
         head_client_flush(
             core, pl_list_first(&core->dirty_clients, struct head_client, dirty_link));

@@ -127,6 +127,8 @@ struct head_core {
     uint64_t counted_last;     /* head_buffer.counted */
     struct pl_vec
         ready; /* struct head_task *, owned references: ended, and so are all their producers */
+    struct pl_vec
+        idle; /* struct head_device *: had nothing to do, and its first launch is in its outbox */
     bool finishing;
     struct pl_map requests;        /* request -> head_wait (reads) */
     struct pl_list names;          /* head_name.link, by number */

@@ -160,6 +160,9 @@ void head_device_tell(struct head_core *core, struct head_device *device,
 
 void head_device_pump(struct head_core *core, struct head_device *device)
 {
+    uint64_t sent = device->seq_sent;
+    bool idle     = sent + 1 == device->seq_oldest;
+
     while (device->connected && device->seq_sent < device->seq_last &&
            device->seq_sent + 1 - device->seq_oldest < core->config.window) {
         struct head_task *task = head_device_task(device, device->seq_sent + 1);
@@ -170,6 +173,12 @@ void head_device_pump(struct head_core *core, struct head_device *device)
         }
         device->seq_sent++;
         head_device_send(core, device, task);
+    }
+    if (idle && device->seq_sent > sent) {
+        struct head_device **place = pl_vec_push(&core->idle);
+
+        PL_CHECK(place != NULL);
+        *place = device;
     }
 }
 
@@ -223,6 +232,14 @@ void head_device_flush(struct head_core *core, struct head_device *device)
     }
     device->out.length   = 0;
     device->out_launches = 0;
+}
+
+void head_devices_begin(struct head_core *core)
+{
+    for (size_t i = 0; i < core->idle.count; i++) {
+        head_device_flush(core, *(struct head_device **)pl_vec_at(&core->idle, i));
+    }
+    pl_vec_clear(&core->idle);
 }
 
 void head_devices_go(struct head_core *core)

@@ -139,6 +139,8 @@ void head_device_pump(struct head_core *core,
 void head_device_flush(struct head_core *core, struct head_device *device);
 /* What has been started so far goes out, in the middle of something that starts much. */
 void head_devices_go(struct head_core *core);
+/* The same for those that had nothing to do: in the middle of many launches, after each that may be the first of a device. */
+void head_devices_begin(struct head_core *core);
 /* It says hello: until its next flush is asked for from outside (false) nothing goes out. */
 void head_device_arriving(struct head_core *core, struct head_device *device,
                           bool arriving);

@@ -5,7 +5,7 @@
  * several steps share have one of the graph's own. Then the steps are started in the order of the plan, each as a task
  * with several arguments, or as several where components do not wait for each other (graph_components.c); the group (group.c) tells the client when all are resolved.
  *
- * DEVICES BEGIN while the rest is being started: the first steps go out at once, then twice as many at a time, up to GO_STEPS_MAX. Until all of
+ * DEVICES BEGIN while the rest is being started: the first step of each that is idle goes out at once, then twice as many at a time, up to GO_STEPS_MAX. Until all of
  * a plan of hundreds of steps had been started, the devices stood still for milliseconds.
  *
  * TASK BY TASK. When there is no plan that fits - a ref is a snapshot of a view, and has other coordinates than its array; or no
@@ -393,6 +393,9 @@ static void start_plan(struct start_graph *start, const struct head_plan *plan)
         } else {
             start_step(start, step, set.lists + set.first[i],
                        set.first[i + 1] - set.first[i]);
+        }
+        if (i + 1 < plan->steps.count) {
+            head_devices_begin(start->core);
         }
         if (i + 1 - gone >= go && i + 1 < plan->steps.count) {
             head_devices_go(start->core);

@@ -475,7 +475,7 @@ TEST(who_only_writes_over_what_was_read_is_not_waiting_for_a_result)
     world_end(&world);
 }
 
-/* Of many tasks that come by one message: 4, 4 more, and the rest. */
+/* Of many tasks that come by one message: the first one for each device that is idle, then up to the 4th, 4 more, and the rest. */
 TEST(a_device_begins_while_later_tasks_of_a_frame_are_being_placed)
 {
     enum { TASKS = 12 };
@@ -483,7 +483,8 @@ TEST(a_device_begins_while_later_tasks_of_a_frame_are_being_placed)
     Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
     Plasmon__V1__Task tasks[TASKS], *list[TASKS];
     Plasmon__V1__Arg args[TASKS], *arg_list[TASKS];
-    static const size_t expected[] = {4, 4, 4};
+    static const size_t expected[] = {1, 3, 3, 1, 4};
+    static const uint32_t device[] = {0, 0, 0, 1, 1};
     uint32_t sent                  = 0;
 
     for (uint32_t i = 0; i < TASKS; i++) {
@@ -495,7 +496,7 @@ TEST(a_device_begins_while_later_tasks_of_a_frame_are_being_placed)
         arg_list[i]       = &args[i];
         tasks[i].id       = ++world.task;
         tasks[i].function = SCALE;
-        tasks[i].place    = 1;
+        tasks[i].place    = i < 7 ? 1 : 2;
         tasks[i].n_args   = 1;
         tasks[i].args     = &arg_list[i];
         list[i]           = &tasks[i];
@@ -507,10 +508,43 @@ TEST(a_device_begins_while_later_tasks_of_a_frame_are_being_placed)
     for (uint32_t i = 0; i < told_count; i++) {
         if (told[i].command->n_launches > 0) {
             ASSERT_TRUE(sent < PL_COUNT(expected));
+            ASSERT_EQ(told[i].device, device[sent]);
             ASSERT_EQ(told[i].command->n_launches, expected[sent++]);
         }
     }
     ASSERT_EQ(sent, PL_COUNT(expected));
+    all_done(&world);
+    ASSERT_EQ(failures, 0);
+    world_end(&world);
+}
+
+/* Two devices work on their own, then each on what the other one made: the first step of both goes before what comes behind is started. */
+TEST(each_idle_device_begins_as_soon_as_its_first_step_is_started)
+{
+    static const uint32_t device[] = {0, 1};
+    struct world world             = world_make();
+    uint32_t sent                  = 0;
+
+    out(&world, 0, 0, 1, 0);
+    out(&world, 0, 1, 2, 0);
+    all_done(&world);
+    for (uint32_t i = 0; i < 2; i++) {
+        out(&world, 7, i, 100 + i, 1 + i);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        out(&world, 7, i, 102 + i, 101 - i);
+    }
+    end(&world, 7, 103);
+    forget_told();
+    launch(&world, 7);
+    for (uint32_t i = 0; i < told_count && sent < PL_COUNT(device); i++) {
+        if (told[i].command->n_launches > 0) {
+            ASSERT_EQ(told[i].device, device[sent]);
+            ASSERT_EQ(told[i].command->n_launches, 1);
+            sent++;
+        }
+    }
+    ASSERT_EQ(sent, PL_COUNT(device));
     all_done(&world);
     ASSERT_EQ(failures, 0);
     world_end(&world);
