@@ -1,5 +1,6 @@
 #include "worker/uplink.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -19,6 +20,7 @@
 #define KEPT_BYTES_FULL (UINT64_C(32) << 20)
 #define KEPT_BYTES_MAX  (UINT64_C(60) << 20)
 #define ROUTES_MAX      8u
+#define LET_IN_NS       UINT64_C(50000) /* a thread that sleeps is there by then */
 
 enum uplink_state {
     UPLINK_DOWN,     /* no stream; a new attempt at retry_ns, or when a descriptor comes */
@@ -30,6 +32,8 @@ struct worker_uplink {
     /* Constant after create. */
     struct worker_uplink_config config;
     struct rpc_loop *loop;
+
+    atomic_bool wants_lock; /* the loop's thread waits for it */
 
     /* Guarded by config.lock. */
     enum uplink_state state;
@@ -332,6 +336,23 @@ static void command_take(struct worker_uplink *uplink,
     }
 }
 
+/* On the loop's thread. */
+static void uplink_lock(struct worker_uplink *uplink)
+{
+    atomic_store(&uplink->wants_lock, true);
+    pl_mutex_lock(uplink->config.lock);
+    atomic_store(&uplink->wants_lock, false);
+}
+
+void worker_uplink_let_in(struct worker_uplink *uplink)
+{
+    uint64_t until_ns = pl_now_ns() + LET_IN_NS;
+
+    while (atomic_load(&uplink->wants_lock) && pl_now_ns() < until_ns) {
+        pl_cpu_relax();
+    }
+}
+
 static void on_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
                        size_t length)
 {
@@ -342,12 +363,12 @@ static void on_message(void *user, struct rpc_stream *stream, const uint8_t *byt
     wire_arena_reset(&uplink->in_arena);
     if (wire_decode_worker_command(&uplink->in_arena, bytes, length, &command, &err) !=
         PLASMON_OK) {
-        pl_mutex_lock(uplink->config.lock);
+        uplink_lock(uplink);
         lost(uplink, err.status, err.text);
         pl_mutex_unlock(uplink->config.lock);
         return;
     }
-    pl_mutex_lock(uplink->config.lock);
+    uplink_lock(uplink);
     if (stream == uplink->stream) {
         command_take(uplink, command);
     }
@@ -358,7 +379,7 @@ static void on_writable(void *user, struct rpc_stream *stream)
 {
     struct worker_uplink *uplink = user;
 
-    pl_mutex_lock(uplink->config.lock);
+    uplink_lock(uplink);
     if (stream == uplink->stream) {
         worker_uplink_flush(uplink);
     }
@@ -370,7 +391,7 @@ static void on_closed(void *user, struct rpc_stream *stream, plasmon_status_t st
 {
     struct worker_uplink *uplink = user;
 
-    pl_mutex_lock(uplink->config.lock);
+    uplink_lock(uplink);
     if (stream == uplink->stream) {
         pl_info("worker", "connection to the head ended: %s (%s)", why,
                 pl_status_name(status));
@@ -450,7 +471,7 @@ static void on_tick(void *user)
 {
     struct worker_uplink *uplink = user;
 
-    pl_mutex_lock(uplink->config.lock);
+    uplink_lock(uplink);
     uplink->config.ops->tick(uplink->config.user);
     if (uplink->state == UPLINK_DOWN && pl_now_ns() >= uplink->retry_ns) {
         connect_try(uplink);
@@ -467,7 +488,7 @@ static void on_idle(void *user)
 {
     struct worker_uplink *uplink = user;
 
-    pl_mutex_lock(uplink->config.lock);
+    uplink_lock(uplink);
     worker_uplink_flush(uplink);
     pl_mutex_unlock(uplink->config.lock);
 }
