@@ -431,7 +431,7 @@ static int run_collectives(int argc, char **argv)
 {
     static const struct bench_plot plot = {.title      = "All-reduce of f32",
                                            .x_label    = "bytes of a member",
-                                           .y_label    = "GB/s",
+                                           .y_label    = "bytes a second",
                                            .x_is_bytes = true};
     struct collectives_options given    = {0};
     struct cli_parsed parsed            = cli_parse(&bench_collectives, argc, argv, &given);

@@ -12,14 +12,14 @@
 
 #define WIDTH        1000
 #define HEIGHT       620
-#define LEFT         90
+#define LEFT         120
 #define RIGHT        280 /* the legend stands there */
 #define TOP          60
 #define BOTTOM       80
 #define SERIES_MAX   8
 #define LIMIT_COLOUR "#666" /* of a yardstick of all series */
 
-enum scale { SCALE_DECADES, SCALE_BYTES, SCALE_LINEAR };
+enum scale { SCALE_DECADES, SCALE_BYTES, SCALE_LINEAR, SCALE_RATES /* decades of GB/s */ };
 
 struct axis {
     double low, high; /* as axis_place() */
@@ -47,6 +47,7 @@ static double axis_place(const struct axis *axis, double value)
     case SCALE_LINEAR:
         return value;
     case SCALE_DECADES:
+    case SCALE_RATES:
         break;
     }
     return log10(value);
@@ -129,7 +130,9 @@ static bool survey(struct picture *picture)
                                : plot->x_is_linear ? SCALE_LINEAR
                                                    : SCALE_DECADES};
     picture->y = (struct axis){INFINITY, -INFINITY, HEIGHT - BOTTOM, TOP,
-                               plot->y_is_linear ? SCALE_LINEAR : SCALE_DECADES};
+                               plot->y_is_linear                    ? SCALE_LINEAR
+                               : strcmp(picture->unit, "GB/s") == 0 ? SCALE_RATES
+                                                                    : SCALE_DECADES};
     for (size_t i = 0; i < picture->report->rows.count; i++) {
         const struct bench_row *row = row_at(picture, i);
 
@@ -181,9 +184,23 @@ static void put_line(struct picture *picture, double x1, double y1, double x2, d
                   x2, y2, more);
 }
 
-static void format_tick(double value, bool bytes, char out[32])
+/* GB/s as what it is: "10 KB/s". */
+static void format_rate(double value, char out[32])
 {
-    if (bytes) {
+    static const char *const units[] = {"B/s", "KB/s", "MB/s", "GB/s", "TB/s"};
+    size_t unit                      = 0;
+
+    for (value *= 1e9; value >= 999.5 && unit + 1 < PL_COUNT(units); unit++) {
+        value /= 1000;
+    }
+    (void)snprintf(out, 32, "%.3g %s", value, units[unit]);
+}
+
+static void format_tick(double value, enum scale scale, char out[32])
+{
+    if (scale == SCALE_RATES) {
+        format_rate(value, out);
+    } else if (scale == SCALE_BYTES) {
         char *point;
 
         (void)pl_format_bytes((uint64_t)(value + 0.5), out);
@@ -208,7 +225,7 @@ static void put_tick(struct picture *picture, const struct axis *axis, bool vert
     double pixel = axis_at(axis, value);
     char text[32];
 
-    format_tick(value, axis->scale == SCALE_BYTES, text);
+    format_tick(value, axis->scale, text);
     if (vertical) {
         put_line(picture, LEFT, pixel, WIDTH - RIGHT, pixel, "stroke=\"#ddd\"");
         put_text(picture, LEFT - 8, pixel + 5, "text-anchor=\"end\"", text);

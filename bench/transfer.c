@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ram.h"
 #include "bench/transfer.h"
 
 #define IN_FLIGHT 8u /* by default */
@@ -70,6 +71,12 @@ static void check_route(struct transfer *transfer)
     }
 }
 
+/* A device has an object, what it becomes there, and others on their way. */
+static uint64_t size_max(uint64_t device_bytes)
+{
+    return device_bytes / 4;
+}
+
 static void measure_route(struct transfer *transfer,
                           const struct bench_cluster_config *config)
 {
@@ -80,12 +87,15 @@ static void measure_route(struct transfer *transfer,
     for (uint32_t i = 0; i < transfer->raw.size_count; i++) {
         const double *raw = &transfer->result[i * BENCH_RAW_FIGURES];
         uint64_t bytes    = transfer->raw.size[i];
-        char size[32];
+        uint64_t fits     = size_max(transfer->cluster.info[0].bytes_total);
+        char size[32], most[32];
 
-        if (bytes > transfer->cluster.info[0].bytes_total / 4) {
-            bench_report_remark(&transfer->report,
-                                "route %s: %s is more than a quarter of a device",
-                                transfer->route, pl_format_bytes(bytes, size));
+        if (bytes > fits) {
+            bench_report_remark(
+                &transfer->report,
+                "route %s: %s is left out: a quarter of a device, here %s, is "
+                "the most that fits",
+                transfer->route, pl_format_bytes(bytes, size), pl_format_bytes(fits, most));
             continue;
         }
         transfer_check(transfer, bytes);
@@ -106,19 +116,27 @@ static void measure_route(struct transfer *transfer,
 
 /* ------------------------------------------------------------------------------------------------ the command */
 
-/* A yardstick that does not fit needs no room: drop those sizes at once. */
-static void drop_sizes(struct transfer *transfer, uint64_t bytes_max)
+/* Of CPU devices, which have a quarter of the memory between them: what does not fit there needs no yardstick, which would take as much again. */
+static void drop_sizes(struct transfer *transfer, uint32_t devices)
 {
-    uint32_t kept = 0;
+    uint64_t device_bytes = pl_ram().total / 4 / devices;
+    uint32_t kept         = 0;
 
     for (uint32_t i = 0; i < transfer->raw.size_count; i++) {
-        char size[32];
+        char size[32], fits[32], memory[32], needed[32];
 
-        if (transfer->raw.size[i] <= bytes_max) {
+        if (transfer->raw.size[i] <= size_max(device_bytes)) {
             transfer->raw.size[kept++] = transfer->raw.size[i];
         } else {
-            bench_report_remark(&transfer->report, "%s: too large for this machine",
-                                pl_format_bytes(transfer->raw.size[i], size));
+            bench_report_remark(
+                &transfer->report,
+                "%s is left out: %s at most fit %u CPU devices with a quarter of %s of "
+                "memory "
+                "(a device has four objects at once); it needs %s, or GPUs",
+                pl_format_bytes(transfer->raw.size[i], size),
+                pl_format_bytes(size_max(device_bytes), fits), devices,
+                pl_format_bytes(pl_ram().total, memory),
+                pl_format_bytes(transfer->raw.size[i] * 16 * devices, needed));
         }
     }
     transfer->raw.size_count = kept;
@@ -144,7 +162,7 @@ static void plan_devices(struct transfer *transfer, const struct transfer_option
     out_config->gpus        = "none";
     out_config->cpu_devices = given->cpu_devices > 0 ? given->cpu_devices : 2;
     transfer->raw.devices   = out_config->cpu_devices;
-    drop_sizes(transfer, 1ull << 30);
+    drop_sizes(transfer, out_config->cpu_devices);
 }
 
 /* Into the same table of figures. Without NCCL there is no route to measure either. */
@@ -191,7 +209,7 @@ static int run_transfer(int argc, char **argv)
 {
     static const struct bench_plot plot = {.title      = "Objects from device to device",
                                            .x_label    = "size of an object",
-                                           .y_label    = "moved (GB/s)",
+                                           .y_label    = "moved a second",
                                            .x_is_bytes = true,
                                            .rows       = TRANSFER_NEW};
     struct transfer_options given       = {.sizes  = "4,4K,150000,1M,16M,100M,1G",
