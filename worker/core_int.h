@@ -316,7 +316,8 @@ struct worker_core {
     uint32_t transfers_running;
     struct pl_map comms;      /* peer and direction -> struct worker_comm */
     uint32_t halves_in_a_row; /* by pairs, in this advance */
-    uint32_t comms_to_free;   /* ENDED and FREEING */
+    uint32_t comms_to_free;   /* ENDED */
+    uint32_t comms_freeing;
     bool waits_pair; /* the front does: for its pair, or for its input to be complete */
     struct worker_watched watched_front;
     struct worker_watched watched[STORE_STREAM_MAX];
@@ -605,7 +606,10 @@ plasmon_status_t worker_joint_enqueue(struct worker_core *core,
                                       struct pl_err *err);
 /* The front has to do with a pair: may it go as far as that is concerned? */
 bool worker_pair_front(struct worker_core *core, struct worker_launch *launch);
-/* No broken pair has memory that is to be freed; else the front waits until nothing is on the device, and until that is done. */
+/*
+ * Begins to free what broken pairs have left, where nothing is on the device, and need be: before an OPEN or CLOSE, and when the queue is empty. The front waits
+ * until it is done: false.
+ */
 bool worker_pairs_freed(struct worker_core *core);
 /* What half of a transfer, an OPEN or a CLOSE has to do with its pair; nothing of others. */
 void worker_pair_describe(const struct worker_core *core,

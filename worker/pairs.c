@@ -16,7 +16,7 @@
  * meanwhile. Whatever is said of an epoch holds for earlier ones, too: there is a next one only when the one before is over.
  *
  * FREED is what is left when nothing else is on the device (worker_pairs_freed): the driver waits for that in the call, and holds up copies meanwhile, for which
- * something on the device might wait. The front waits, whatever it is.
+ * something on the device might wait. An OPEN or CLOSE, which waits for that, too, comes behind it; else it is done when there is nothing to do.
  *
  * TEAMS are communicators of several devices, for launches that all of them have and that each of them could do alone: a COPY with a function,
  * of members that nobody writes before all are done. They live like pairs, and a part goes on its lane like a half. When one is broken
@@ -349,7 +349,7 @@ void worker_core_pair_quiet(struct worker_core *core, const struct worker_pair_k
     }
     if (pair->state == WORKER_PAIR_FREEING) {
         pair->state = WORKER_PAIR_NONE;
-        core->comms_to_free--;
+        core->comms_freeing--;
     } else if (pair->state == WORKER_PAIR_ENDING) {
         pair->state = WORKER_PAIR_NONE;
         open_fail(core, pair, PLASMON_EWORKER, "it was broken before it was open");
@@ -392,6 +392,8 @@ static void free_ended(struct worker_core *core)
 
         if (pair->state == WORKER_PAIR_ENDED) {
             pair->state = WORKER_PAIR_FREEING;
+            core->comms_to_free--;
+            core->comms_freeing++;
             core->config.ops->pair_free(core->config.user, &pair->key);
         }
     }
@@ -399,8 +401,14 @@ static void free_ended(struct worker_core *core)
 
 bool worker_pairs_freed(struct worker_core *core)
 {
-    if (core->comms_to_free == 0 || opens_or_closes(core)) {
-        return true; /* who opens or closes is at the front, and keeps it */
+    const struct worker_launch *front = core->queue.first;
+
+    if (core->comms_freeing > 0) {
+        return wait_for_pair(core);
+    }
+    if (core->comms_to_free == 0 || (front != NULL && !worker_launch_is_pairs(front)) ||
+        opens_or_closes(core)) { /* that is at the front, and keeps it */
+        return true;
     }
     if (!worker_front_quiet(core)) {
         return false;
