@@ -247,9 +247,9 @@ TEST(doctor_says_which_worker_and_which_pinned_memory_is_far_from_its_gpu)
     cluster_watch(client);
     move(client, "host");
     CLUSTER_OK(plasmon_doctor(client, 0, &said));
-    ASSERT_CONTAINS(said, "  0 at node 0; ");
+    ASSERT_CONTAINS(said, "  0: at node 0; ");
     ASSERT_CONTAINS(said, " processors of its worker are there");
-    ASSERT_CONTAINS(said, "  1 at node 57; none of the ");
+    ASSERT_CONTAINS(said, "  1: at node 57; none of the ");
     if (pages_are_told()) {
         ASSERT_CONTAINS(said, "100 % of its pinned memory is not");
     }

@@ -182,7 +182,7 @@ TEST(a_gpu_whose_worker_or_memory_is_elsewhere_is_told)
     far.pages_near = 64;
     waits.numa     = places;
     waits.n_numa   = 1;
-    ASSERT_CONTAINS(said(false), "\nNUMA nodes of GPUs\n  3 at node 1; none of the 16 "
+    ASSERT_CONTAINS(said(false), "\nNUMA nodes of GPUs\n  3: at node 1; none of the 16 "
                                  "processors of its worker is there");
     ASSERT_CONTAINS(pl_str_text(&text), "75 % of its pinned memory is not");
     ASSERT_CONTAINS(said(true),
@@ -190,7 +190,7 @@ TEST(a_gpu_whose_worker_or_memory_is_elsewhere_is_told)
                     "\"processors_near\":0,\"pages\":256,\"pages_near\":64}]");
     far.near       = 8;
     far.pages_near = 256;
-    ASSERT_CONTAINS(said(false), "  3 at node 1; 8 of the 16 processors of its worker are "
+    ASSERT_CONTAINS(said(false), "  3: at node 1; 8 of the 16 processors of its worker are "
                                  "there, and its pinned memory is\n");
     pl_str_finish(&text);
 }
