@@ -317,7 +317,8 @@ static void say_numa(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
         const Plasmon__V1__NumaPlace *told = reply->waits->numa[i];
         struct pl_numa_place place         = numa_place(told);
 
-        pl_str_append(out, "%s  %u: ", i == 0 ? "\nNUMA nodes of GPUs\n" : "", told->device);
+        pl_str_append(out, "%s  %u: ", i == 0 ? "\nNUMA nodes of GPUs\n" : "",
+                      told->device);
         (void)pl_numa_say(&place, "its worker", out);
         pl_str_append(out, "\n");
     }
