@@ -215,6 +215,35 @@ static void put_namespace(struct pl_str *out, const Plasmon__V1__NamespaceStats 
     pl_str_append(out, "}}");
 }
 
+static const char *time_name(Plasmon__V1__TimeOf of)
+{
+    static const char *const names[] = {"task", "wait", "worker", "transfer"};
+
+    return (unsigned)of < PL_COUNT(names) ? names[of] : "unknown";
+}
+
+/* Bounds double from a microsecond on; the last bucket has what is beyond all. */
+static void put_histogram(struct pl_str *out, const Plasmon__V1__Histogram *message)
+{
+    struct pl_histogram times;
+
+    wire_histogram_read(message, &times);
+    pl_str_append(out, "{");
+    json_text(out, "of", time_name(message->of));
+    if (message->of == PLASMON__V1__TIME_OF__TIME_TRANSFER) {
+        json_text(out, "route", wire_route_name(message->route));
+    }
+    json_number(out, "count", pl_histogram_count(&times));
+    json_number(out, "sum_ns", times.sum_ns);
+    json_number(out, "p50_ns", pl_histogram_quantile_ns(&times, 0.5));
+    json_number(out, "p99_ns", pl_histogram_quantile_ns(&times, 0.99));
+    json_open(out, "counts", '[');
+    for (uint32_t i = 0; i < PL_HISTOGRAM_BUCKETS; i++) {
+        pl_str_append(out, "%s%llu", i > 0 ? "," : "", (unsigned long long)times.counts[i]);
+    }
+    pl_str_append(out, "]}");
+}
+
 void status_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
     pl_str_append(out, "{");
@@ -247,6 +276,11 @@ void status_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     for (size_t i = 0; i < reply->n_routes; i++) {
         pl_str_append(out, "%s", i > 0 ? "," : "");
         put_route(out, reply->routes[i]);
+    }
+    pl_str_append(out, "],\"histograms\":[");
+    for (size_t i = 0; i < reply->n_histograms; i++) {
+        pl_str_append(out, "%s", i > 0 ? "," : "");
+        put_histogram(out, reply->histograms[i]);
     }
     pl_str_append(out, "],\"spill\":[");
     for (size_t i = 0; i < reply->n_spill_hosts; i++) {

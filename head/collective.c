@@ -306,7 +306,7 @@ plasmon_status_t head_collective(struct head_core *core, struct head_client *cli
     struct collective c             = {.core      = core,
                                        .client    = client,
                                        .task      = task,
-                                       .group     = head_group_create(client, task->id),
+                                       .group     = head_group_create(core, client, task->id),
                                        .op        = task->collective->op,
                                        .out_count = (uint32_t)task->collective->n_place};
     struct head_run outs = {.client = client, .args = args, .arg_count = task->n_args};

@@ -549,5 +549,9 @@ plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *are
     if (head_spill_status(core, arena, out) != PLASMON_OK) {
         return PLASMON_ENOMEM;
     }
+    if (core->config.times != NULL &&
+        head_times_tell(core->config.times, arena, out) != PLASMON_OK) {
+        return PLASMON_ENOMEM;
+    }
     return status_routes(core, arena, out);
 }

@@ -74,10 +74,12 @@ struct head_quota {
     uint64_t message_bytes; /* that a put, a read or a definition carries */
     uint64_t sessions;
 };
+struct head_times;
 struct head_config {
     const struct head_ops *ops;
     void *user;
-    const char *policy; /* "auto", "locality", "round-robin", "pinned" */
+    struct head_times *times; /* lent; NULL: nothing is timed */
+    const char *policy;       /* "auto", "locality", "round-robin", "pinned" */
     enum head_transfer transfer;
     uint64_t epoch;
     uint32_t window;   /* launches outstanding at a worker; 0: 8192 */

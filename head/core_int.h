@@ -14,7 +14,7 @@
  *   drain.c     what lies only on a node that is to leave is moved; drain_left.c: whose it is
  *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c, spill_places.c, spill_store.c, write_back.c, lookahead.c
  *     bulk.c      where workers take objects of other hosts
- *     rates.c     how fast transfers between devices are, measured
+ *     rates.c     how fast transfers between devices are, measured; times.c: how long things took, for people
  *     comm.c      room for communicators, of pairs and teams together
  *     pair.c      pairs: which transfers go by NCCL, and what when that breaks
  *     team.c      the same for sets of devices, and what they do together
@@ -67,6 +67,7 @@
 #include "head/pair.h"
 #include "head/team.h"
 #include "head/rates.h"
+#include "head/times.h"
 #include "head/run.h"
 #include "head/space.h"
 #include "head/spill.h"

@@ -172,6 +172,10 @@ void head_device_pump(struct head_core *core, struct head_device *device)
             break; /* head_spill_bind() finds it a place */
         }
         device->seq_sent++;
+        if (task->begun_ns != 0 && task->seq > device->seq_timed) {
+            head_times_add(&core->config.times->waits, core->config.times, task->begun_ns);
+        }
+        device->seq_timed = pl_max_u64(device->seq_timed, task->seq);
         head_device_send(core, device, task);
     }
     if (idle && device->seq_sent > sent) {

@@ -29,6 +29,7 @@ struct head_device {
         expected_ms; /* 0, or no worker has come yet, and is waited for until then (expect.c) */
     bool announced;   /* of one that is expected: its store has come */
     uint64_t down_ms; /* not connected: since then, in this process */
+    uint64_t down_ns; /* the same, of head_times; 0: it is not timed */
     bool draining;    /* nothing new is placed there (drain.c) */
     bool peer_capable;
     uint32_t comm_version; /* of what makes its pairs (pair.h); 0: nothing does .. */
@@ -65,6 +66,8 @@ struct head_device {
     /* Launches: unfinished ones are by_seq[seq & mask]; NULL once finished. */
     uint64_t seq_last; /* last number given out */
     uint64_t seq_sent; /* last number put into the outbox */
+    uint64_t
+        seq_timed; /* sent for the first time: a worker that follows is sent much again */
     bool
         judged; /* its worker died, and of what was sent it is being looked at what had begun */
     uint64_t seq_oldest; /* every launch before it is finished */

@@ -443,7 +443,7 @@ static void start_all(struct start_graph *start)
         start->plain = graph->plan == NULL; /* the tasks themselves will say why */
         head_failure_release(failure);
     }
-    start->group = head_group_create(start->client, start->wire->id);
+    start->group = head_group_create(start->core, start->client, start->wire->id);
     if (start->plain) {
         start_plain(start);
     } else {

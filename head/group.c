@@ -10,14 +10,16 @@
  */
 #include "head/core_int.h"
 
-struct head_group *head_group_create(struct head_client *client, uint64_t id)
+struct head_group *head_group_create(const struct head_core *core,
+                                     struct head_client *client, uint64_t id)
 {
     struct head_group *group = head_alloc(sizeof(*group));
 
-    group->refs   = 1;
-    group->open   = 1;
-    group->client = client;
-    group->id     = id;
+    group->refs     = 1;
+    group->open     = 1;
+    group->client   = client;
+    group->id       = id;
+    group->begun_ns = head_times_now(core->config.times);
     pl_list_init(&group->tasks);
     PL_CHECK(pl_map_set(&client->groups, id, group) == PLASMON_OK);
     head_client_task_begun(client);
@@ -66,6 +68,9 @@ static void tell(struct head_core *core, struct head_group *group)
 {
     struct head_client *client = group->client;
 
+    if (group->begun_ns != 0) {
+        head_times_add(&core->config.times->tasks, core->config.times, group->begun_ns);
+    }
     if (group->failure != NULL) {
         core->tasks_failed++;
     } else {

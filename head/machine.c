@@ -114,6 +114,7 @@ plasmon_status_t head_machine_create(const struct head_machine_config *config,
     pl_list_init(&machine->workers);
     pl_list_init(&machine->nodes);
     pl_map_init(&machine->sessions);
+    head_times_init(&machine->times);
     head_blob_begin(&machine->batch);
     *out_machine = machine;
     return PLASMON_OK;
@@ -129,6 +130,7 @@ void head_machine_destroy(struct head_machine *machine)
     head_core_destroy(machine->core);
     head_machine_peers_finish(machine);
     pl_map_finish(&machine->sessions);
+    head_times_finish(&machine->times);
     wire_arena_finish(&machine->arena);
     pl_free(machine->batch.data);
     pl_free(machine->scratch.data);
@@ -143,6 +145,7 @@ plasmon_status_t head_machine_core_create(struct head_machine *machine,
     const struct head_settings *settings = &machine->settings;
     struct head_config config            = {.ops           = &core_ops,
                                             .user          = machine,
+                                            .times         = &machine->times,
                                             .epoch         = settings->epoch,
                                             .transfer      = settings->transfer,
                                             .window        = settings->window,
@@ -320,6 +323,16 @@ static uint64_t cpu_ns(const struct head_machine *machine)
                : 0;
 }
 
+/* A flush comes behind other inputs, and has the time of the last. */
+static void look_at_clock(struct head_machine *machine, const struct head_input *input)
+{
+    if (machine->replay != NULL || machine->config.ops->now_ns == NULL) {
+        machine->times.now_ns = 0;
+    } else if (input->type != HEAD_INPUT_FLUSH) {
+        machine->times.now_ns = machine->config.ops->now_ns(machine->config.user);
+    }
+}
+
 /* To look at the clock costs as much as to record an input: one in RECORD_TIMED is timed, and stands for the others. */
 static void record(struct head_machine *machine, const struct head_input *input)
 {
@@ -348,6 +361,7 @@ plasmon_status_t head_machine_input(struct head_machine *machine,
     if (machine->recording) {
         record(machine, input);
     }
+    look_at_clock(machine, input);
     machine->figures.inputs++;
     machine->changed = input->type != HEAD_INPUT_FLUSH;
     status           = apply(machine, input, out, err);

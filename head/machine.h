@@ -37,6 +37,7 @@ struct head_machine_ops {
     void (*spill)(void *user, const char *host, const struct head_spill_op *op);
     uint64_t (*random64)(void *user);
     uint64_t (*cpu_ns)(void *user); /* for figures only; NULL: none */
+    uint64_t (*now_ns)(void *user); /* the same: a clock that never goes back */
 };
 
 /* What decides how the head behaves, and therefore is in the journal. */

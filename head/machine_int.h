@@ -6,6 +6,7 @@
 #define HEAD_MACHINE_INT_H
 
 #include "head/machine.h"
+#include "head/times.h"
 
 /* One side of a session. */
 struct head_peer {
@@ -69,6 +70,7 @@ struct head_machine {
     struct pl_list workers;
     struct pl_list nodes;
     struct head_figures figures;
+    struct head_times times;
     uint64_t digest; /* of what was put out */
 };
 

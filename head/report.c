@@ -75,6 +75,11 @@ static void worker_stats(struct head_core *core, struct head_device *device,
     device->stats.waits    = NULL;
     device->stats.n_waits  = 0;
     device->stats.numa     = NULL;
+    if (core->config.times != NULL) {
+        head_times_take(core->config.times, device->index, stats);
+    }
+    device->stats.transfers   = NULL;
+    device->stats.n_transfers = 0;
     head_waits_take(device, stats);
     pl_vec_clear(&device->pairs);
     for (size_t i = 0; i < stats->n_pairs; i++) {

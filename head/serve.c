@@ -133,6 +133,12 @@ static uint64_t op_cpu_ns(void *user)
     return pl_thread_cpu_ns();
 }
 
+static uint64_t op_now_ns(void *user)
+{
+    (void)user;
+    return pl_now_ns();
+}
+
 static void op_spill(void *user, const char *host, const struct head_spill_op *op)
 {
     serve_node_spill(user, host, op);
@@ -148,6 +154,7 @@ static const struct head_machine_ops machine_ops = {
     .spill         = op_spill,
     .random64      = op_random64,
     .cpu_ns        = op_cpu_ns,
+    .now_ns        = op_now_ns,
 };
 
 /* ------------------------------------------------------------------------------------------ idle and ticks */

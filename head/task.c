@@ -173,6 +173,7 @@ static void task_number(struct head_core *core, struct head_task *task, uint64_t
 {
     task->order    = order != 0 ? order : ++core->order_last;
     task->since_ms = core->now_ms;
+    task->begun_ns = task->id != 0 ? head_times_now(core->config.times) : 0;
     pl_list_add_tail(&core->unfinished, &task->order_link);
     if (task->client != NULL) {
         pl_list_add_tail(&task->client->unfinished, &task->client_link);
@@ -378,6 +379,9 @@ static void resolve(struct head_core *core, struct head_task *task)
     }
     if (task->id == 0) {
         return;
+    }
+    if (task->begun_ns != 0) {
+        head_times_add(&core->config.times->tasks, core->config.times, task->begun_ns);
     }
     if (task->failure != NULL) {
         core->tasks_failed++;

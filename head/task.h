@@ -27,6 +27,7 @@ struct head_task {
     uint64_t seq;
     uint64_t order;
     uint64_t since_ms; /* it has its number */
+    uint64_t begun_ns; /* a client's, since then, of head_times; 0: it is not timed */
     uint32_t function;
     uint64_t cost_ns;       /* estimate, part of device->load_ns */
     uint64_t counted_bytes; /* part of core->memory.bytes */
@@ -210,12 +211,14 @@ struct head_group {
     uint32_t open;              /* not resolved, and one while more may be started */
     struct head_client *client; /* NULL: gone */
     uint64_t id;
-    bool whole; /* when one part fails, so do all that are not resolved */
+    uint64_t begun_ns; /* as of a task */
+    bool whole;        /* when one part fails, so do all that are not resolved */
     struct head_failure *failure;
     struct pl_list tasks; /* head_task.group_link */
 };
 /* refs 1 and open 1, for the caller until head_group_close. */
-struct head_group *head_group_create(struct head_client *client, uint64_t id);
+struct head_group *head_group_create(const struct head_core *core,
+                                     struct head_client *client, uint64_t id);
 void head_group_add(struct head_group *group, struct head_task *task);
 /* One part was refused, or ended so. NULL: well. */
 void head_group_resolved(struct head_core *core, struct head_group *group,

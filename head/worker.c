@@ -252,6 +252,10 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
         restarted = hello->incarnation != device->incarnation;
         if (restarted) {
             device->restarts++;
+            if (device->down_ns != 0) {
+                head_times_add(&core->config.times->workers, core->config.times,
+                               device->down_ns);
+            }
             pl_info("head", "device %u is back: incarnation %u", device->index,
                     hello->incarnation);
         }
@@ -289,6 +293,7 @@ void head_device_down(const struct head_core *core, struct head_device *device)
     if (device->connected) {
         device->connected = false;
         device->down_ms   = core->now_ms;
+        device->down_ns   = head_times_now(core->config.times);
     }
 }
 

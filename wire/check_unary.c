@@ -96,6 +96,9 @@ plasmon_status_t check_status_reply(const Plasmon__V1__StatusReply *reply,
     if (status == PLASMON_OK) {
         status = check_text(reply->store_socket, WIRE_NAME_BYTES_MAX, "store_socket", err);
     }
+    for (size_t i = 0; status == PLASMON_OK && i < reply->n_histograms; i++) {
+        status = check_histogram(reply->histograms[i], err);
+    }
     return status == PLASMON_OK
                ? check_count(reply->n_devices, WIRE_DEVICES_MAX, "devices", err)
                : status;

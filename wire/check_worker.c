@@ -587,6 +587,20 @@ static plasmon_status_t check_numa(const Plasmon__V1__NumaPlace *numa, struct pl
     return PLASMON_OK;
 }
 
+static plasmon_status_t check_transfers(const Plasmon__V1__WorkerStats *stats,
+                                        struct pl_err *err)
+{
+    plasmon_status_t status = check_count(stats->n_transfers, 8, "transfers", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < stats->n_transfers; i++) {
+        status = check_histogram(stats->transfers[i], err);
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "transfers", (long)i);
+        }
+    }
+    return status;
+}
+
 static plasmon_status_t check_waits(const Plasmon__V1__WorkerStats *stats,
                                     struct pl_err *err)
 {
@@ -670,6 +684,9 @@ plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
     }
     if (status == PLASMON_OK && frame->stats != NULL && frame->stats->numa != NULL) {
         status = check_numa(frame->stats->numa, err);
+    }
+    if (status == PLASMON_OK && frame->stats != NULL) {
+        status = check_transfers(frame->stats, err);
     }
     return status;
 }

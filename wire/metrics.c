@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/vec.h"
+#include "wire/wire.h"
 
 enum kind { GAUGE, COUNTER, GAUGE_MS, COUNTER_NS };
 
@@ -274,6 +275,86 @@ static void space_labels(const void *message, struct pl_str *labels)
     label_add(labels, "namespace", ((const Plasmon__V1__NamespaceStats *)message)->name);
 }
 
+/* ------------------------------------------------------------------------------------------------ histograms */
+
+/* The labels with `le` behind them: the bound in seconds, or +Inf. */
+static void bucket(struct pl_str *out, const char *name, const struct pl_str *labels,
+                   uint32_t bound, uint64_t count)
+{
+    pl_str_append(out, "%s_bucket{%s%s", name, pl_str_text(labels),
+                  labels->length > 0 ? "," : "");
+    if (bound < PL_HISTOGRAM_BOUNDS) {
+        uint64_t us = pl_histogram_bound_ns(bound) / 1000;
+
+        pl_str_append(out, "le=\"%" PRIu64 ".%06" PRIu64 "\"} %" PRIu64 "\n", us / 1000000,
+                      us % 1000000, count);
+    } else {
+        pl_str_append(out, "le=\"+Inf\"} %" PRIu64 "\n", count);
+    }
+}
+
+static void histogram(struct pl_str *out, const char *name, const struct pl_str *labels,
+                      const Plasmon__V1__Histogram *message)
+{
+    struct pl_histogram times;
+    struct pl_str more;
+    uint64_t count = 0;
+
+    wire_histogram_read(message, &times);
+    for (uint32_t i = 0; i < PL_HISTOGRAM_BUCKETS; i++) {
+        count += times.counts[i]; /* of all up to that bound */
+        bucket(out, name, labels, i, count);
+    }
+    pl_str_init(&more);
+    pl_str_append(&more, "%s_sum", name);
+    sample(out, pl_str_text(&more), labels, COUNTER_NS, times.sum_ns);
+    pl_str_finish(&more);
+    pl_str_init(&more);
+    pl_str_append(&more, "%s_count", name);
+    sample(out, pl_str_text(&more), labels, COUNTER, count);
+    pl_str_finish(&more);
+}
+
+static void histograms(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    static const struct {
+        Plasmon__V1__TimeOf of;
+        const char *name, *help;
+    } kinds[] = {
+        {PLASMON__V1__TIME_OF__TIME_TASK, "plasmon_task_seconds",
+         "Tasks of clients: from when the head heard of one until it was over."},
+        {PLASMON__V1__TIME_OF__TIME_WAIT, "plasmon_task_wait_seconds",
+         "The same until it was sent to its worker."},
+        {PLASMON__V1__TIME_OF__TIME_WORKER, "plasmon_worker_recovery_seconds",
+         "From when the head lost a worker until the next one was there."},
+        {PLASMON__V1__TIME_OF__TIME_TRANSFER, "plasmon_transfer_seconds",
+         "Transfers between devices: from when one was enqueued until it was seen done."},
+    };
+
+    for (size_t k = 0; k < PL_COUNT(kinds); k++) {
+        bool told = false;
+
+        for (size_t i = 0; i < reply->n_histograms; i++) {
+            const Plasmon__V1__Histogram *one = reply->histograms[i];
+            struct pl_str labels;
+
+            if (one->of != kinds[k].of) {
+                continue;
+            }
+            if (!told) {
+                header(out, kinds[k].name, "histogram", kinds[k].help);
+                told = true;
+            }
+            pl_str_init(&labels);
+            if (one->of == PLASMON__V1__TIME_OF__TIME_TRANSFER) {
+                label_add(&labels, "route", wire_route_name(one->route));
+            }
+            histogram(out, kinds[k].name, &labels, one);
+            pl_str_finish(&labels);
+        }
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------ all of it */
 
 static void info(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
@@ -318,6 +399,7 @@ void wire_metrics_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out
     devices_up(reply, out);
     LIST(out, device_metrics, reply->devices, reply->n_devices, device_labels);
     LIST(out, route_metrics, reply->routes, reply->n_routes, route_labels);
+    histograms(reply, out);
     LIST(out, spill_metrics, reply->spill_hosts, reply->n_spill_hosts, spill_labels);
     LIST(out, space_metrics, reply->namespaces, reply->n_namespaces, space_labels);
     if (reply->lineage != NULL) {

@@ -12,6 +12,7 @@
 #define WIRE_WIRE_H
 
 #include "base/box.h"
+#include "base/histogram.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "wire/plasmon.pb-c.h"
@@ -86,6 +87,12 @@ void *wire_arena_alloc(struct wire_arena *arena, size_t bytes)
     PL_MUST_CHECK; /* zeroed, 16-aligned; NULL over the cap */
 char *wire_arena_text(struct wire_arena *arena,
                       const char *text) PL_MUST_CHECK; /* a copy; NULL as above */
+
+/* In the arena; NULL: it has no room. */
+Plasmon__V1__Histogram *wire_histogram(const struct pl_histogram *histogram,
+                                       struct wire_arena *arena) PL_MUST_CHECK;
+/* Of a message that was checked, or of one of our own. */
+void wire_histogram_read(const Plasmon__V1__Histogram *message, struct pl_histogram *out);
 
 /* Bytes of a launch, as protobuf-c would write them, in memory from `create`; NULL when that gives none. */
 uint8_t *wire_launch_pack(const Plasmon__V1__Launch *launch, void *(*create)(size_t bytes),

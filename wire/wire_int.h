@@ -15,6 +15,8 @@ size_t wire_arena_text_length(const char *text);
 plasmon_status_t check_below(struct pl_err *err, plasmon_status_t status, const char *name,
                              long index);
 
+plasmon_status_t check_histogram(const Plasmon__V1__Histogram *histogram,
+                                 struct pl_err *err) PL_MUST_CHECK;
 plasmon_status_t check_count(size_t count, size_t max, const char *name,
                              struct pl_err *err);
 /* lists.c: lists of the outermost level of a message that is not decoded yet; the table ends with a name that is NULL. */

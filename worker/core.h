@@ -460,6 +460,9 @@ void worker_core_waits(const struct worker_core *core, struct wire_arena *arena,
 /* for (size_t i = 0; worker_core_pair_next(core, &i, &pair);) */
 bool worker_core_pair_next(const struct worker_core *core, size_t *io_index,
                            struct worker_pair *out);
+/* Adds how long transfers to this device took, by route; none when the arena is full. */
+void worker_core_transfer_times(const struct worker_core *core, struct wire_arena *arena,
+                                Plasmon__V1__WorkerStats *out);
 bool worker_core_idle(
     const struct worker_core *core); /* nothing queued, nothing unfinished */
 bool worker_core_many(

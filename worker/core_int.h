@@ -26,6 +26,7 @@
 #include <stdatomic.h>
 
 #include "base/alloc.h"
+#include "base/histogram.h"
 #include "base/map.h"
 #include "base/vec.h"
 
@@ -321,6 +322,7 @@ struct worker_core {
     bool waits_pair; /* the front does: for its pair, or for its input to be complete */
     struct worker_watched watched_front;
     struct worker_watched watched[STORE_STREAM_MAX];
+    struct pl_histogram transfer_times[WORKER_ROUTE_NCCL + 1]; /* of pairs, by route */
 };
 
 /* combine.c: a COPY whose pieces a function reads where they are */

@@ -77,6 +77,7 @@ void worker_traffic_done(struct worker_core *core, struct worker_launch *launch,
         return;
     }
     now_ns = now_of(core);
+    pl_histogram_add(&core->transfer_times[pair->route], now_ns - launch->moving_ns);
     pair->in_flight--;
     pair->bytes_in_flight -= launch->pair_bytes;
     /* Not since before the last one: of this stream, which did that one meanwhile, or of this pair, in the other copy stream. */
@@ -215,6 +216,29 @@ bool worker_core_pair_next(const struct worker_core *core, size_t *io_index,
     }
     *out = *(const struct worker_pair *)pair;
     return true;
+}
+
+void worker_core_transfer_times(const struct worker_core *core, struct wire_arena *arena,
+                                Plasmon__V1__WorkerStats *out)
+{
+    size_t count = 0;
+
+    out->transfers =
+        wire_arena_alloc(arena, PL_COUNT(core->transfer_times) * sizeof(*out->transfers));
+    for (uint32_t i = 0; out->transfers != NULL && i < PL_COUNT(core->transfer_times);
+         i++) {
+        if (pl_histogram_count(&core->transfer_times[i]) > 0) {
+            Plasmon__V1__Histogram *one = wire_histogram(&core->transfer_times[i], arena);
+
+            if (one == NULL) {
+                return;
+            }
+            one->of                 = PLASMON__V1__TIME_OF__TIME_TRANSFER;
+            one->route              = i;
+            out->transfers[count++] = one;
+        }
+    }
+    out->n_transfers = count;
 }
 
 void worker_traffic_finish(struct worker_core *core)

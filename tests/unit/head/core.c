@@ -76,7 +76,13 @@ static const struct head_ops ops = {.client_frame   = core_drop_frame,
 
 struct head_core *core_make(void)
 {
-    struct head_config config = {.ops = &ops, .retries = UINT32_MAX, .epoch = 1};
+    return core_make_timed(NULL);
+}
+
+struct head_core *core_make_timed(struct head_times *times)
+{
+    struct head_config config = {
+        .ops = &ops, .retries = UINT32_MAX, .epoch = 1, .times = times};
     struct head_core *core;
 
     ASSERT_OK(head_core_create(&config, &core));

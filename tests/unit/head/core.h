@@ -14,6 +14,8 @@ uint64_t core_count_up(void *user);
 uint8_t *core_frame(struct wire_arena *arena, const uint8_t *body, size_t *io_length);
 
 struct head_core *core_make(void);
+/* The same, whose times go there. */
+struct head_core *core_make_timed(struct head_times *times);
 /* The store of a node (its host has the same name) announces its devices. */
 void core_announce(struct head_core *core, const char *node, uint32_t devices);
 /* A worker of 1 MiB, which others can map, says hello; its number in the cluster. */

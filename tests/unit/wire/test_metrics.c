@@ -12,6 +12,15 @@
 
 static char families[FAMILIES_MAX][96];
 static size_t family_count, sample_count;
+static bool is_histogram; /* the family that is being read */
+
+/* Of a histogram: buckets come in order, counts do not fall, and the last one has all. */
+static struct {
+    char labels[128]; /* but for le */
+    double bound;     /* of the bucket that was read last */
+    double count;
+    bool all;
+} buckets;
 
 static size_t name_length(const char *text)
 {
@@ -19,6 +28,44 @@ static size_t name_length(const char *text)
 
     ASSERT_TRUE(length > 0 && length < 96);
     return length;
+}
+
+static void bucket_read(const char *labels)
+{
+    const char *le = strstr(labels, "le=\"");
+    bool all       = le != NULL && strncmp(le + 4, "+Inf\"}", 6) == 0;
+    double bound, count;
+    char *end;
+
+    ASSERT_TRUE(le != NULL && (size_t)(le - labels) < sizeof(buckets.labels));
+    if (strncmp(buckets.labels, labels, (size_t)(le - labels)) != 0 ||
+        buckets.labels[le - labels] != '\0' || buckets.all) {
+        memset(&buckets, 0, sizeof(buckets));
+        memcpy(buckets.labels, labels, (size_t)(le - labels));
+    }
+    bound = all ? 0 : strtod(le + 4, &end);
+    ASSERT_TRUE(all || (strncmp(end, "\"}", 2) == 0 && bound > buckets.bound));
+    count = strtod(strchr(le, '}') + 1, &end);
+    ASSERT_TRUE(*end == '\0' && count >= buckets.count);
+    buckets.bound = bound;
+    buckets.count = count;
+    buckets.all   = all;
+}
+
+/* The part of a histogram that a line is of, behind the name of its family; what follows it. */
+static const char *part_read(const char *line, size_t length)
+{
+    if (strncmp(line + length, "_bucket{", 8) == 0) {
+        bucket_read(line + length + 8);
+        return line + length + 7;
+    }
+    ASSERT_TRUE(buckets.all); /* behind its buckets */
+    if (strncmp(line + length, "_sum", 4) == 0) {
+        return line + length + 4;
+    }
+    ASSERT_EQ(strncmp(line + length, "_count", 6), 0);
+    ASSERT_TRUE(strtod(strrchr(line, ' '), NULL) == buckets.count);
+    return line + length + 6;
 }
 
 /* {name="value",name="value"}: what follows it. */
@@ -68,12 +115,15 @@ static void line_read(const char *line)
         ASSERT_EQ(strncmp(line, "# TYPE ", 7), 0);
         ASSERT_EQ(strncmp(line + 7, last, strlen(last)), 0);
         ASSERT_EQ(sscanf(line + 7 + strlen(last), " %15s", type), 1);
-        ASSERT_STR(type, total ? "counter" : "gauge");
+        is_histogram = strcmp(type, "histogram") == 0;
+        ASSERT_TRUE(is_histogram ? !total : strcmp(type, total ? "counter" : "gauge") == 0);
+        memset(&buckets, 0, sizeof(buckets));
         return;
     }
-    length = name_length(line);
+    length = is_histogram ? strlen(last) : name_length(line);
     ASSERT_TRUE(length == strlen(last) && strncmp(line, last, length) == 0);
-    line = line[length] == '{' ? labels_read(line + length) : line + length;
+    line = is_histogram ? part_read(line, length) : line + length;
+    line = *line == '{' ? labels_read(line) : line;
     ASSERT_EQ(*line, ' ');
     ASSERT_TRUE(isdigit((unsigned char)line[1]));
     (void)strtod(line + 1, &end);
@@ -110,8 +160,19 @@ TEST(every_line_is_of_the_format_whatever_names_there_are)
     Plasmon__V1__NamespaceStats *spaces[] = {&space};
     Plasmon__V1__Lineage lineage          = PLASMON__V1__LINEAGE__INIT;
     Plasmon__V1__Waits waits              = PLASMON__V1__WAITS__INIT;
+    uint64_t counts[]                     = {0, 7, 0, 2};
+    Plasmon__V1__Histogram times[3]       = {PLASMON__V1__HISTOGRAM__INIT,
+                                             PLASMON__V1__HISTOGRAM__INIT,
+                                             PLASMON__V1__HISTOGRAM__INIT};
+    Plasmon__V1__Histogram *histograms[]  = {&times[0], &times[1], &times[2]};
     struct pl_str text;
 
+    times[0].n_counts = 4, times[0].counts = counts, times[0].sum_ns = 1500000;
+    times[1].of = times[2].of = PLASMON__V1__TIME_OF__TIME_TRANSFER;
+    times[1].route = 1, times[2].route = 3;
+    times[1].n_counts = 1, times[1].counts = counts;
+    times[2].n_counts = 2, times[2].counts = counts, times[2].sum_ns = 14000;
+    reply.n_histograms = 3, reply.histograms = histograms;
     reply.n_devices = 2, reply.devices = device_list;
     reply.n_spill_hosts = 1, reply.spill_hosts = host_list;
     reply.n_routes = 1, reply.routes = routes;
@@ -143,6 +204,17 @@ TEST(every_line_is_of_the_format_whatever_names_there_are)
         "\\\\ with\\na line\",kind=\"unknown\"} 77\n");
     ASSERT_CONTAINS(pl_str_text(&text), "plasmon_device_restarts_total{device=\"1\",");
     ASSERT_CONTAINS(pl_str_text(&text), "plasmon_journal_stalled_seconds 0.020\n");
+    ASSERT_CONTAINS(pl_str_text(&text), "plasmon_task_seconds_bucket{le=\"0.000001\"} 0\n");
+    ASSERT_CONTAINS(pl_str_text(&text), "plasmon_task_seconds_bucket{le=\"0.000002\"} 7\n");
+    ASSERT_CONTAINS(pl_str_text(&text),
+                    "plasmon_task_seconds_bucket{le=\"67.108864\"} 9\n");
+    ASSERT_CONTAINS(pl_str_text(&text), "plasmon_task_seconds_bucket{le=\"+Inf\"} 9\n"
+                                        "plasmon_task_seconds_sum 0.001500000\n"
+                                        "plasmon_task_seconds_count 9\n");
+    ASSERT_CONTAINS(pl_str_text(&text),
+                    "plasmon_transfer_seconds_bucket{route=\"nccl\",le=\"+Inf\"} 7\n"
+                    "plasmon_transfer_seconds_sum{route=\"nccl\"} 0.000014000\n"
+                    "plasmon_transfer_seconds_count{route=\"nccl\"} 7\n");
     pl_str_finish(&text);
 }
 
