@@ -21,6 +21,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* since Linux 5.14; glibc 2.35 has it */
+#endif
+
 plasmon_status_t pl_memfd_create(const char *name, size_t bytes, int *out_fd)
 {
     plasmon_status_t status;
@@ -108,6 +112,11 @@ plasmon_status_t pl_fd_map(int fd, size_t bytes, int writable, void **out_ptr)
     }
     *out_ptr = ptr;
     return PLASMON_OK;
+}
+
+void pl_fd_make_pages(void *ptr, size_t bytes)
+{
+    (void)madvise(ptr, bytes, MADV_POPULATE_WRITE);
 }
 
 void pl_fd_unmap(void *ptr, size_t bytes)

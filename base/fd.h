@@ -23,6 +23,11 @@ bool pl_fd_lower(int fd);
 bool pl_fd_holds(int fd, uint64_t bytes);
 plasmon_status_t pl_fd_map(int fd, size_t bytes, int writable,
                            void **out_ptr) PL_MUST_CHECK;
+/*
+ * Have the pages of shared memory that is mapped for writing made now, as they are, and not when each is first touched. It is a favour: what the kernel cannot do (it
+ * is older than 5.14, memory is short) is left to that touch.
+ */
+void pl_fd_make_pages(void *ptr, size_t bytes);
 void pl_fd_unmap(void *ptr, size_t bytes);
 void pl_fd_close(int *io_fd); /* -1 is fine; sets -1 */
 

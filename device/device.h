@@ -121,7 +121,18 @@ plasmon_status_t device_chunk_map(struct device *device, int fd, uint64_t bytes,
 void device_chunk_unmap(struct device *device, struct device_ptr where, uint64_t bytes);
 /* Can this device map and read memory of that one (same kind)? */
 bool device_can_peer(struct device *device, uint32_t peer_ordinal);
-/* Make host memory (shared, page-aligned) reachable for copies at full speed and for timelines. */
+/*
+ * Make host memory (shared, page-aligned) reachable for copies at full speed and for timelines. Large memory is registered in pieces of DEVICE_HOST_PIECE_BYTES
+ * from its beginning, so that other threads' calls wait for one of them at most; a copy from or to it must not reach over the end of a
+ * piece: device_host_run() says how far it may.
+ */
+#define DEVICE_HOST_PIECE_BYTES (UINT64_C(128) << 20)
+static inline uint64_t device_host_run(uint64_t offset, uint64_t bytes)
+{
+    uint64_t left = DEVICE_HOST_PIECE_BYTES - offset % DEVICE_HOST_PIECE_BYTES;
+
+    return bytes < left ? bytes : left;
+}
 plasmon_status_t device_host_register(struct device *device, void *ptr, uint64_t bytes);
 void device_host_unregister(struct device *device, void *ptr);
 /* Where kernels of the device find registered memory. EINVAL: it is not registered. */

@@ -342,8 +342,9 @@ uint64_t worker_launch_operations(struct worker_core *core,
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
         return INLINE_OPERATIONS;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST:
-    case PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST:
-        return 1;
+    case PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST: /* one for each piece that was registered by itself */
+        return worker_operand_bytes_shown(&launch->operands[0]) / DEVICE_HOST_PIECE_BYTES +
+               2;
     default:
         return 0;
     }

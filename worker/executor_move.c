@@ -168,14 +168,18 @@ static plasmon_status_t host_copy(struct worker_executor *executor, uint32_t str
     uint64_t device = worker_memory_own(executor->memory, device_offset).addr;
     uint64_t host   = (uint64_t)(uintptr_t)worker_host_buffers_at(
           &executor->host_buffers, host_buffer, host_offset, length, err);
-    plasmon_status_t status;
+    plasmon_status_t status = PLASMON_OK;
+    uint64_t run;
 
     if (host == 0) {
         return err->status;
     }
-    status = device_copy(executor->streams[stream],
-                         put ? DEVICE_COPY_HOST_TO_DEVICE : DEVICE_COPY_DEVICE_TO_HOST,
-                         put ? device : host, put ? host : device, length);
+    for (uint64_t at = 0; status == PLASMON_OK && at < length; at += run) {
+        run    = device_host_run(host_offset + at, length - at);
+        status = device_copy(executor->streams[stream],
+                             put ? DEVICE_COPY_HOST_TO_DEVICE : DEVICE_COPY_DEVICE_TO_HOST,
+                             (put ? device : host) + at, (put ? host : device) + at, run);
+    }
     if (status == PLASMON_OK) {
         transfer_count(&executor->counters, TRANSFER_HOST_BUFFER, length);
     }

@@ -5,8 +5,8 @@
  *   handed over -> [registering] -> [ready] -> drop -> [dropping] -> gone
  *                       \-> [failed], and the store knows why
  *
- * REGISTERING takes a quarter of a second a GiB (the pages are made and locked), so a thread of its own does it, beside launches; it does
- * not wait for streams, so it holds nobody up. A client names a buffer when all workers have it; a worker that follows a dead one may be sent launches that
+ * REGISTERING takes up to half a second a GiB (the pages are made and locked), so a thread of its own does it, beside launches; it does
+ * not wait for streams, and goes piece by piece (device.h), so it holds nobody up for long. A client names a buffer when all workers have it; a worker that follows a dead one may be sent launches that
  * name one which it has not registered yet: they wait at the front of the queue. UNREGISTERING waits for every stream of the device, so it happens when nothing is enqueued
  * (worker_host_buffers_idle), and a device that always has something to do keeps what was freed.
  *

@@ -651,4 +651,48 @@ TEST(a_worker_that_follows_a_dead_one_starts_cublas_when_a_product_wants_it)
     finish(&gpu);
 }
 
+/*
+ * Large host memory is registered in pieces, between which others' launches get their turn, and a copy may not reach over the end of one: the driver refuses it. So
+ * it is cut there.
+ */
+TEST(a_copy_of_large_host_memory_is_cut_where_a_registered_piece_ends)
+{
+    enum { MIB = 1 << 20, ALL = 160 * MIB, FROM = 96 * MIB, COPIED = 48 * MIB };
+    const struct plasmon_shape shape   = {PLASMON_I64, 1, {COPIED / 8}};
+    struct plasmon_put_options options = PLASMON_PUT_INIT;
+    struct plasmon_ref *x, *task;
+    int64_t *memory, *from;
+    struct gpu gpu;
+
+    start(&gpu, 1);
+    count_begin(&gpu);
+    CLUSTER_OK(plasmon_host_alloc(gpu.client, ALL, (void **)&memory));
+    ASSERT_EQ(counted(&gpu, "cuMemHostRegister"), 2);
+    from = memory + FROM / 8;
+    for (int64_t i = 0; i < COPIED / 8; i++) {
+        from[i] = 3 * i + 1;
+    }
+    count_begin(&gpu);
+    options.device = 0;
+    CLUSTER_OK(plasmon_put_async(gpu.client, from, &shape, &options, &x));
+    wait_for(&gpu, x);
+    ASSERT_EQ(counted(&gpu, "cuMemcpyHtoDAsync"), 2);
+    CLUSTER_OK(plasmon_state(gpu.client, x));
+    memset(memory, 0, ALL);
+    count_begin(&gpu);
+    CLUSTER_OK(plasmon_get_async(gpu.client, x, from, COPIED, &task));
+    wait_for(&gpu, task);
+    ASSERT_EQ(counted(&gpu, "cuMemcpyDtoHAsync"), 2);
+    ASSERT_EQ(from[-1], 0);
+    for (int64_t i = 0; i < COPIED / 8; i++) {
+        ASSERT_EQ(from[i], 3 * i + 1);
+    }
+    CLUSTER_OK(plasmon_get_async(gpu.client, x, memory, COPIED, &task)); /* in one piece */
+    wait_for(&gpu, task);
+    ASSERT_EQ(counted(&gpu, "cuMemcpyDtoHAsync"), 3);
+    CLUSTER_OK(plasmon_release(gpu.client, x));
+    CLUSTER_OK(plasmon_host_free(gpu.client, memory));
+    finish(&gpu);
+}
+
 TEST_MAIN()

@@ -108,6 +108,8 @@ void fake_exec_destroy(struct fake_exec *exec);
 
 /* Without it. */
 /* A call that names memory of the host begins and ends; it waits for who frees some (fake_nccl.h). */
+/* false: these bytes of the host begin in memory that was registered, and reach over its end. */
+bool fake_memory_may_copy(const void *host, size_t bytes);
 void fake_memory_enter(void);
 void fake_memory_leave(void);
 void fake_sync(struct fake_stream *stream);

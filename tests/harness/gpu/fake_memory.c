@@ -193,24 +193,66 @@ CUresult fake_cuMemGetInfo(size_t *out_free, size_t *out_total)
     return CUDA_SUCCESS;
 }
 
+/* What is registered; copies may not reach over an end of it. */
+static struct registered {
+    uintptr_t at;
+    size_t bytes;
+    struct registered *next;
+} * registered;
+
 CUresult fake_cuMemHostRegister(void *at, size_t bytes, unsigned flags)
 {
+    struct registered *one = malloc(sizeof(*one));
+
     COUNT(cuMemHostRegister);
+    (void)flags;
+    if (one == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     fake_memory_enter();
     fake_memory_leave();
-    (void)at;
-    (void)bytes;
-    (void)flags;
+    fake_lock();
+    *one       = (struct registered){(uintptr_t)at, bytes, registered};
+    registered = one;
+    fake_unlock();
     return CUDA_SUCCESS;
 }
 
 CUresult fake_cuMemHostUnregister(void *at)
 {
+    CUresult result = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+
     COUNT(cuMemHostUnregister);
     fake_memory_enter();
     fake_memory_leave();
-    (void)at;
-    return CUDA_SUCCESS;
+    fake_lock();
+    for (struct registered **link = &registered; *link != NULL; link = &(*link)->next) {
+        if ((*link)->at == (uintptr_t)at) {
+            struct registered *one = *link;
+
+            *link = one->next;
+            free(one);
+            result = CUDA_SUCCESS;
+            break;
+        }
+    }
+    fake_unlock();
+    return result;
+}
+
+bool fake_memory_may_copy(const void *host, size_t bytes)
+{
+    uintptr_t at = (uintptr_t)host;
+    bool may     = true;
+
+    fake_lock();
+    for (const struct registered *one = registered; one != NULL; one = one->next) {
+        bool begins = at >= one->at && at < one->at + one->bytes;
+
+        may = may && (!begins || bytes <= one->bytes - (at - one->at));
+    }
+    fake_unlock();
+    return may;
 }
 
 CUresult fake_cuMemHostGetDevicePointer(CUdeviceptr *out, void *at, unsigned flags)

@@ -65,12 +65,18 @@ CUresult fake_cuMemcpyHtoDAsync(CUdeviceptr dst, const void *src, size_t bytes,
                                 CUstream stream)
 {
     COUNT(cuMemcpyHtoDAsync);
+    if (!fake_memory_may_copy(src, bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     return put_bytes(stream, dst, (uintptr_t)src, bytes);
 }
 
 CUresult fake_cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t bytes, CUstream stream)
 {
     COUNT(cuMemcpyDtoHAsync);
+    if (!fake_memory_may_copy(dst, bytes)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     return put_bytes(stream, (uintptr_t)dst, src, bytes);
 }
 

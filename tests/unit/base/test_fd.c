@@ -59,6 +59,23 @@ TEST(a_memfd_is_zeroed_closed_on_exec_and_shared)
     pl_fd_close(&fd); /* fine */
 }
 
+TEST(pages_are_made_as_they_are)
+{
+    int fd = make_memfd();
+    void *one, *two;
+
+    ASSERT_OK(pl_fd_map(fd, BYTES, 1, &one));
+    ASSERT_OK(pl_fd_map(fd, BYTES, 0, &two));
+    ((char *)one)[BYTES - 1] = 42;
+    pl_fd_make_pages(one, BYTES);
+    pl_fd_make_pages(two, BYTES); /* cannot be done, and is no error */
+    ASSERT_EQ(((char *)two)[0], 0);
+    ASSERT_EQ(((char *)two)[BYTES - 1], 42);
+    pl_fd_unmap(one, BYTES);
+    pl_fd_unmap(two, BYTES);
+    pl_fd_close(&fd);
+}
+
 TEST(a_memfd_cannot_be_resized_nor_its_seals_changed)
 {
     int fd = make_memfd();
