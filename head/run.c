@@ -344,10 +344,11 @@ bool head_run_start(struct head_core *core, struct head_run *run,
     static _Thread_local struct pl_vec operands = {.item_bytes =
                                                        sizeof(struct head_operand)};
     struct head_record *record                  = run->record;
-    struct pl_err err                           = {0};
+    struct pl_err err;
     struct head_task *task;
     bool ok = true;
 
+    pl_err_init(&err);
     /* A fold starts runs of its own, so it comes before anything here is in use. */
     for (size_t i = 0; i < run->arg_count; i++) {
         struct head_arg *arg = &run->args[i];

@@ -197,9 +197,10 @@ static plasmon_status_t check_arg(const struct kernel_function *function,
                                   const struct kernel_param *param,
                                   const struct kernel_arg_shape *arg, struct pl_err *err)
 {
-    struct pl_err inner = {0};
+    struct pl_err inner;
     char dtypes[160];
 
+    pl_err_init(&inner);
     if (!mode_fits(arg->mode, param->modes)) {
         return pl_err_set(err, PLASMON_EINVAL, "%s: %s is passed as %s, needs %s",
                           function->name, param->name, mode_name(arg->mode),
@@ -246,8 +247,9 @@ static plasmon_status_t check_outputs(const struct kernel_function *function,
                                       const struct kernel_arg_shape *args,
                                       uint32_t arg_count, struct pl_err *err)
 {
-    struct pl_err inner = {0};
+    struct pl_err inner;
 
+    pl_err_init(&inner);
     for (uint32_t i = 0; i < arg_count; i++) {
         if ((args[i].mode == KERNEL_OUT || args[i].mode == KERNEL_SCRATCH) &&
             pl_shape_check(&args[i].shape, &inner) != PLASMON_OK) {

@@ -180,10 +180,11 @@ static plasmon_status_t check_dims(const struct kernel_signature *signature,
                                    struct pl_err *err)
 {
     struct pl_shape want = {.dtype = slot->dtype, .ndim = slot->ndim};
-    struct pl_err inner  = {0};
+    struct pl_err inner;
     plasmon_status_t status;
     char is_text[128], want_text[128], why[200];
 
+    pl_err_init(&inner);
     for (uint32_t i = 0; i < slot->ndim; i++) {
         status = kernel_scope_value(signature, scope, slot->dim[i], &want.dim[i], &inner);
         if (status != PLASMON_OK) {
@@ -251,10 +252,11 @@ plasmon_status_t kernel_signature_infer(const struct kernel_function *self,
     }
     for (uint32_t i = 0; status == PLASMON_OK && i < signature->slot_count; i++) {
         const struct kernel_slot *slot = &signature->slots[i];
-        struct pl_err inner            = {0};
+        struct pl_err inner;
         int64_t unused;
 
         if (slot->kind == KERNEL_SLOT_COMPUTED) {
+            pl_err_init(&inner);
             status = kernel_scope_value(signature, &scope, slot->dim[0], &unused, &inner);
             if (status != PLASMON_OK) {
                 status = pl_err_set(err, status, "%s: %s: %s", self->name, slot->name,

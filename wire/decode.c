@@ -61,9 +61,13 @@ static plasmon_status_t decode(struct wire_arena *arena,
         return check_below(err, status, name, -1);
     }
 
-    *out = type == &plasmon__v1__client_frame__descriptor
-               ? wire_unpack_client_frame(arena, bytes, length)
-               : protobuf_c_message_unpack(type, &arena->allocator, length, bytes);
+    if (type == &plasmon__v1__client_frame__descriptor) {
+        *out = wire_unpack_client_frame(arena, bytes, length);
+    } else if (type == &plasmon__v1__worker_command__descriptor) {
+        *out = wire_unpack_worker_command(arena, bytes, length);
+    } else {
+        *out = protobuf_c_message_unpack(type, &arena->allocator, length, bytes);
+    }
     if (*out != NULL) {
         return PLASMON_OK;
     }

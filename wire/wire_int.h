@@ -30,6 +30,8 @@ plasmon_status_t check_lists(const ProtobufCMessageDescriptor *type,
 /* unpack.c: as protobuf_c_message_unpack(), NULL included. */
 ProtobufCMessage *wire_unpack_client_frame(struct wire_arena *arena, const uint8_t *bytes,
                                            size_t length);
+ProtobufCMessage *wire_unpack_worker_command(struct wire_arena *arena, const uint8_t *bytes,
+                                             size_t length);
 plasmon_status_t check_bytes(const ProtobufCBinaryData *data, size_t max, const char *name,
                              struct pl_err *err);
 /* UTF-8, no NUL inside, at most `max` bytes. */

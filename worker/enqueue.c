@@ -136,9 +136,10 @@ static void fail_with_text(struct worker_core *core, struct worker_launch *launc
 
 bool worker_launch_check(struct worker_core *core, struct worker_launch *launch)
 {
-    struct pl_err err = {.status = PLASMON_OK};
+    struct pl_err err;
     plasmon_status_t status;
 
+    pl_err_init(&err);
     if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH) {
         return worker_graph_check(core, launch);
     }
@@ -485,11 +486,12 @@ static void span_end(struct worker_core *core, const struct worker_launch *launc
 static void work_or_failure(struct worker_core *core, struct worker_launch *launch,
                             uint32_t stream)
 {
-    bool tells              = worker_begun_tells(core, launch, stream);
-    bool late               = tells && pl_bug("worker.begin_late");
-    struct pl_err err       = {.status = PLASMON_OK};
+    bool tells = worker_begun_tells(core, launch, stream);
+    bool late  = tells && pl_bug("worker.begin_late");
+    struct pl_err err;
     plasmon_status_t status = launch->failure;
 
+    pl_err_init(&err);
     if (status == PLASMON_OK) {
         store_timeline_know(core->timeline, launch->seq, STORE_KNOWN_ENQUEUED);
         if (tells && !late) {

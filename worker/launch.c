@@ -410,9 +410,10 @@ plasmon_status_t worker_launch_create(struct worker_core *core,
                                       struct worker_launch **out_launch, struct pl_err *err)
 {
     struct worker_launch *launch = launch_layout(core, message);
-    struct pl_err cause          = {.status = PLASMON_OK};
+    struct pl_err cause;
     plasmon_status_t status;
 
+    pl_err_init(&cause);
     if (launch == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "no memory for launch %llu",
                           (unsigned long long)message->seq);

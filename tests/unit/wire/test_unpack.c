@@ -1,4 +1,4 @@
-/* Frames whose tasks are read by hand are what protobuf-c makes of them, and what it refuses is refused: as clients write them, with rare fields, and damaged. */
+/* Frames whose tasks or launches are read by hand are what protobuf-c makes of them, and what it refuses is refused: as they are written, with rare fields, and damaged. */
 #include "tests/harness/test.h"
 #include "tests/unit/wire/random_message.h"
 #include "tests/unit/wire/samples.h"
@@ -11,18 +11,46 @@
 
 #define ROUNDS      3000u
 #define DAMAGES     20u /* of each frame */
-#define TASKS_MAX   6u
+#define ITEMS_MAX   6u
 #define ARENA_BYTES ((size_t)64 << 20)
 
+/* A frame, and its items that are read by hand. */
+struct kind {
+    const ProtobufCMessageDescriptor *frame, *item;
+    const char *list;
+    const char *usual[24]; /* fields of an item that are read by hand */
+    ProtobufCMessage *(*unpack)(struct wire_arena *arena, const uint8_t *bytes,
+                                size_t length);
+};
+
+static const struct kind tasks = {
+    .frame  = &plasmon__v1__client_frame__descriptor,
+    .item   = &plasmon__v1__task__descriptor,
+    .list   = "tasks",
+    .usual  = {"id", "function", "args", "scalars", "label", "place", "retries",
+               "launch_shape", "time_limit_ms", "submit_ns", "function_retries"},
+    .unpack = wire_unpack_client_frame};
+static const struct kind launches = {
+    .frame  = &plasmon__v1__worker_command__descriptor,
+    .item   = &plasmon__v1__launch__descriptor,
+    .list   = "launches",
+    .usual  = {"seq",        "order",        "kind",          "function",  "operands",
+               "scalars",    "after",        "pieces",        "offset",    "length",
+               "peer",       "request",      "client",        "task",      "label",
+               "graph",      "launch_shape", "time_limit_ms", "submit_ns", "placed_ns",
+               "host_buffer"},
+    .unpack = wire_unpack_worker_command};
+
 struct both {
+    const struct kind *kind;
     struct wire_arena by_hand;
     struct wire_arena by_description;
     uint32_t read, refused;
 };
 
-static void both_init(struct both *both)
+static void both_init(struct both *both, const struct kind *kind)
 {
-    *both = (struct both){.read = 0};
+    *both = (struct both){.kind = kind};
     ASSERT_OK(wire_arena_init(&both->by_hand, ARENA_BYTES));
     ASSERT_OK(wire_arena_init(&both->by_description, ARENA_BYTES));
 }
@@ -49,14 +77,41 @@ static void expect_alike(const ProtobufCMessage *a, const ProtobufCMessage *b)
     pl_free(y);
 }
 
-/* What the checks ask the arena: a NUL in a label would hide the rest of it. */
-static void expect_texts(const ProtobufCMessage *a, const ProtobufCMessage *b)
+/* The items of the frame: how many there are, and where pointers to them lie. */
+static ProtobufCMessage **items_of(const struct kind *kind, const ProtobufCMessage *frame,
+                                   size_t *out_count)
 {
-    const Plasmon__V1__ClientFrame *x = (const void *)a, *y = (const void *)b;
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field_by_name(kind->frame, kind->list);
+    ProtobufCMessage **items;
 
-    for (size_t i = 0; i < x->n_tasks; i++) {
-        ASSERT_EQ(wire_arena_text_length(x->tasks[i]->label),
-                  wire_arena_text_length(y->tasks[i]->label));
+    memcpy(out_count, (const char *)frame + field->quantifier_offset, sizeof(*out_count));
+    memcpy(&items, (const char *)frame + field->offset, sizeof(items));
+    return items;
+}
+
+static const char *label_of(const struct kind *kind, const ProtobufCMessage *item)
+{
+    const char *label;
+
+    memcpy(&label,
+           (const char *)item +
+               protobuf_c_message_descriptor_get_field_by_name(kind->item, "label")->offset,
+           sizeof(label));
+    return label;
+}
+
+/* What the checks ask the arena: a NUL in a label would hide the rest of it. */
+static void expect_texts(const struct kind *kind, const ProtobufCMessage *a,
+                         const ProtobufCMessage *b)
+{
+    size_t count, same;
+    ProtobufCMessage **x = items_of(kind, a, &count), **y = items_of(kind, b, &same);
+
+    ASSERT_EQ(count, same);
+    for (size_t i = 0; i < count; i++) {
+        ASSERT_EQ(wire_arena_text_length(label_of(kind, x[i])),
+                  wire_arena_text_length(label_of(kind, y[i])));
     }
 }
 
@@ -66,9 +121,9 @@ static void expect_same(struct both *both, const uint8_t *bytes, size_t length)
 
     wire_arena_reset(&both->by_hand);
     wire_arena_reset(&both->by_description);
-    a = wire_unpack_client_frame(&both->by_hand, bytes, length);
-    b = protobuf_c_message_unpack(&plasmon__v1__client_frame__descriptor,
-                                  &both->by_description.allocator, length, bytes);
+    a = both->kind->unpack(&both->by_hand, bytes, length);
+    b = protobuf_c_message_unpack(both->kind->frame, &both->by_description.allocator,
+                                  length, bytes);
     ASSERT_EQ(a == NULL, b == NULL);
     if (a == NULL) {
         both->refused++;
@@ -76,56 +131,74 @@ static void expect_same(struct both *both, const uint8_t *bytes, size_t length)
     }
     both->read++;
     expect_alike(a, b);
-    expect_texts(a, b);
+    expect_texts(both->kind, a, b);
 }
 
-/* Fields that most calls have, of those that are read by hand; a rare one now and then. */
-static void usual_fill(struct rng *rng, Plasmon__V1__Task *task)
+/* Now and then one of the rare fields of arguments and operands is left. */
+static void rare_leave(struct rng *rng, const struct kind *kind, ProtobufCMessage *item)
 {
-    static const char *const usual[] = {
-        "id",      "function",     "args",          "scalars",   "label",           "place",
-        "retries", "launch_shape", "time_limit_ms", "submit_ns", "function_retries"};
+    if (kind == &tasks) {
+        Plasmon__V1__Task *task = (void *)item;
 
-    for (size_t i = 0; i < PL_COUNT(usual); i++) {
-        if (draw(rng) % 3 != 0) {
-            message_field_fill(rng,
-                               protobuf_c_message_descriptor_get_field_by_name(
-                                   &plasmon__v1__task__descriptor, usual[i]),
-                               (char *)task);
-        }
-    }
-    for (size_t i = 0; i < task->n_args; i++) {
-        if (draw(rng) % 4 != 0) {
+        for (size_t i = 0; i < task->n_args && draw(rng) % 4 != 0; i++) {
             pl_free(task->args[i]->index_step);
             task->args[i]->n_index_step = 0;
             task->args[i]->index_step   = NULL;
         }
+    } else {
+        Plasmon__V1__Launch *launch = (void *)item;
+
+        for (size_t i = 0; i < launch->n_operands && draw(rng) % 4 != 0; i++) {
+            launch->operands[i]->graph_operand = 0;
+            launch->operands[i]->graph_offset  = 0;
+        }
     }
 }
 
-static void frame_fill(struct rng *rng, Plasmon__V1__ClientFrame *frame)
+/* Fields that most calls have, of those that are read by hand; a rare one now and then. */
+static ProtobufCMessage *usual_fill(struct rng *rng, const struct kind *kind)
 {
-    size_t count = draw(rng) % TASKS_MAX;
+    ProtobufCMessage *item = pl_alloc(kind->item->sizeof_message);
 
-    plasmon__v1__client_frame__init(frame);
+    ASSERT_NOT_NULL(item);
+    protobuf_c_message_init(kind->item, item);
+    for (size_t i = 0; kind->usual[i] != NULL; i++) {
+        if (draw(rng) % 3 != 0) {
+            message_field_fill(
+                rng,
+                protobuf_c_message_descriptor_get_field_by_name(kind->item, kind->usual[i]),
+                (char *)item);
+        }
+    }
+    rare_leave(rng, kind, item);
+    return item;
+}
+
+/* Returns what message_free() and pl_free() take. */
+static ProtobufCMessage *frame_make(struct rng *rng, const struct kind *kind)
+{
+    const ProtobufCFieldDescriptor *list =
+        protobuf_c_message_descriptor_get_field_by_name(kind->frame, kind->list);
+    ProtobufCMessage *frame  = pl_alloc(kind->frame->sizeof_message);
+    size_t count             = draw(rng) % ITEMS_MAX;
+    ProtobufCMessage **items = pl_alloc((count + 1) * sizeof(*items));
+
+    ASSERT_TRUE(frame != NULL && items != NULL);
+    protobuf_c_message_init(kind->frame, frame);
     if (draw(rng) % 3 == 0) {
-        message_fill(rng, &frame->base);
-        return;
+        message_fill(rng, frame);
+        pl_free(items);
+        return frame;
     }
-    message_field_fill(rng,
-                       protobuf_c_message_descriptor_get_field_by_name(
-                           &plasmon__v1__client_frame__descriptor, "header"),
-                       (char *)frame);
-    frame->tasks = pl_alloc((count + 1) * sizeof(struct Plasmon__V1__Task *));
-    ASSERT_NOT_NULL(frame->tasks);
-    for (; frame->n_tasks < count; frame->n_tasks++) {
-        Plasmon__V1__Task *task = PL_NEW(Plasmon__V1__Task);
-
-        ASSERT_NOT_NULL(task);
-        plasmon__v1__task__init(task);
-        frame->tasks[frame->n_tasks] = task;
-        usual_fill(rng, task);
+    message_field_fill(
+        rng, protobuf_c_message_descriptor_get_field_by_name(kind->frame, "header"),
+        (char *)frame);
+    for (size_t i = 0; i < count; i++) {
+        items[i] = usual_fill(rng, kind);
     }
+    memcpy((char *)frame + list->quantifier_offset, &count, sizeof(count));
+    memcpy((char *)frame + list->offset, &items, sizeof(items));
+    return frame;
 }
 
 /* A byte is another one, is too many, or is missing; or the end is. */
@@ -171,35 +244,44 @@ static void try_damaged(struct both *both, struct rng *rng, const uint8_t *bytes
     pl_free(copy);
 }
 
-static void try_frame(struct both *both, struct rng *rng,
-                      const Plasmon__V1__ClientFrame *frame)
+static void try_frame(struct both *both, struct rng *rng, const ProtobufCMessage *frame)
 {
-    size_t length  = plasmon__v1__client_frame__get_packed_size(frame);
+    size_t length  = protobuf_c_message_get_packed_size(frame);
     uint8_t *bytes = pl_alloc(length + 1);
 
     ASSERT_NOT_NULL(bytes);
-    (void)plasmon__v1__client_frame__pack(frame, bytes); /* as many as it said */
+    (void)protobuf_c_message_pack(frame, bytes); /* as many as it said */
     expect_same(both, bytes, length);
     try_damaged(both, rng, bytes, length);
     pl_free(bytes);
 }
 
-TEST(random_frames_are_what_protobuf_c_makes_of_them)
+static void try_random(const struct kind *kind)
 {
     struct rng rng = {.state = test_seed() | 1};
     struct both both;
 
-    both_init(&both);
+    both_init(&both, kind);
     for (uint32_t i = 0; i < ROUNDS; i++) {
-        Plasmon__V1__ClientFrame frame;
+        ProtobufCMessage *frame = frame_make(&rng, kind);
 
-        frame_fill(&rng, &frame);
-        try_frame(&both, &rng, &frame);
-        message_free(&frame.base);
+        try_frame(&both, &rng, frame);
+        message_free(frame);
+        pl_free(frame);
     }
     printf("# %u were read, %u refused\n", both.read, both.refused);
     ASSERT_TRUE(both.read > ROUNDS && both.refused > ROUNDS);
     both_finish(&both);
+}
+
+TEST(random_frames_are_what_protobuf_c_makes_of_them)
+{
+    try_random(&tasks);
+}
+
+TEST(random_commands_are_what_protobuf_c_makes_of_them)
+{
+    try_random(&launches);
 }
 
 /* Numbers and lengths that are longer than they have to be, fields twice or out of order, lists that are not packed. */
@@ -241,9 +323,44 @@ TEST(other_forms_of_the_same_are_read_as_protobuf_c_reads_them)
     };
     struct both both;
 
-    both_init(&both);
+    both_init(&both, &tasks);
     for (size_t i = 0; i < PL_COUNT(frames); i++) {
         expect_same(&both, frames[i].bytes, frames[i].length);
+    }
+    both_finish(&both);
+}
+
+TEST(other_forms_of_launches_are_read_as_protobuf_c_reads_them)
+{
+    static const struct {
+        uint8_t length;
+        uint8_t bytes[24];
+    } commands[] = {
+        {4, {0x1a, 0x02, 0x08, 0x07}},
+        {4, {0x1a, 0x02, 0x18, 0x0d}},                         /* a kind */
+        {4, {0x1a, 0x02, 0x18, 0x7f}},                         /* that nobody knows */
+        {9, {0x1a, 0x07, 0x18, 0xff, 0xff, 0xff, 0xff, 0x0f}}, /* cut off */
+        {8, {0x1a, 0x06, 0x18, 0xff, 0xff, 0xff, 0xff, 0x0f}}, /* of 32 bits */
+        {6, {0x1a, 0x04, 0x2a, 0x02, 0x08, 0x01}},             /* an operand */
+        {10, {0x1a, 0x08, 0x2a, 0x02, 0x08, 0x01, 0x2a, 0x02, 0x08, 0x02}}, /* two */
+        {10, {0x1a, 0x08, 0x2a, 0x02, 0x08, 0x01, 0x42, 0x02, 0x20, 0x02}}, /* a piece */
+        {14,
+         {0x1a, 0x0c, 0x42, 0x02, 0x20, 0x01, 0x42, 0x02, 0x20, 0x02, 0x42, 0x02, 0x20,
+          0x03}},                                                           /* three */
+        {10, {0x1a, 0x08, 0x42, 0x02, 0x20, 0x01, 0x2a, 0x02, 0x08, 0x02}}, /* before one */
+        {6, {0x1a, 0x04, 0x2a, 0x02, 0x58, 0x01}},       /* an operand of a graph's node */
+        {6, {0x1a, 0x04, 0x2a, 0x02, 0x32, 0x00}},       /* without a frame */
+        {5, {0x1a, 0x03, 0xb8, 0x01, 0x01}},             /* a priority */
+        {6, {0x1a, 0x04, 0x4a, 0x02, 'a', 'b'}},         /* bytes */
+        {7, {0x1a, 0x05, 0x4a, 0x02, 'a', 'b', 0x50}},   /* cut off */
+        {6, {0x1a, 0x04, 0x2a, 0x05, 0x08, 0x01}},       /* longer than the launch */
+        {8, {0x1a, 0x02, 0x08, 0x01, 0x1a, 0x02, 0x08}}, /* longer than the command */
+    };
+    struct both both;
+
+    both_init(&both, &launches);
+    for (size_t i = 0; i < PL_COUNT(commands); i++) {
+        expect_same(&both, commands[i].bytes, commands[i].length);
     }
     both_finish(&both);
 }
