@@ -315,9 +315,8 @@ struct worker_core {
     uint32_t graph_count; /* with those that were freed and have launches left */
     struct pl_map pairs;  /* of peer and route -> struct worker_pair */
     uint32_t transfers_running;
-    struct pl_map comms;      /* peer and direction -> struct worker_comm */
-    uint32_t halves_in_a_row; /* by pairs, in this advance */
-    uint32_t comms_to_free;   /* ENDED */
+    struct pl_map comms;    /* peer and direction -> struct worker_comm */
+    uint32_t comms_to_free; /* ENDED */
     uint32_t comms_freeing;
     bool waits_pair; /* the front does: for its pair, or for its input to be complete */
     struct worker_watched watched_front;

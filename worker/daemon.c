@@ -730,7 +730,6 @@ void worker_daemon_run(struct worker_daemon *daemon)
         struct meter meter = meter_start();
         enum worker_watched watched;
         int timeout_ms;
-        bool again;
 
         daemon->sleeps_until_ns = 0;
         beat(daemon);
@@ -748,12 +747,7 @@ void worker_daemon_run(struct worker_daemon *daemon)
         }
         timeout_ms = wait_ms_locked(daemon);
         meter_stop(daemon, meter);
-        again                  = daemon->executor.again;
-        daemon->executor.again = false;
         pl_mutex_unlock(&daemon->lock);
-        if (again) {
-            worker_uplink_let_in(daemon->uplink);
-        }
         worker_watch_wait(&watch, watched, timeout_ms);
         pl_mutex_lock(&daemon->lock);
     }

@@ -131,15 +131,6 @@ static void op_stir(void *user)
     }
 }
 
-/* The main thread looks again, when it has told what is done. */
-static void op_again(void *user)
-{
-    struct worker_executor *executor = user;
-
-    executor->again = true;
-    pl_fd_raise(executor->notify_fd);
-}
-
 static void op_wake(void *user, uint64_t *word)
 {
     (void)user;
@@ -313,7 +304,6 @@ const struct worker_ops worker_executor_ops = {
     .collect          = op_collect,
     .wake             = op_wake,
     .stir             = op_stir,
-    .again            = op_again,
     .written          = op_written,
     .now              = op_now,
     .ring_doorbells   = op_ring_doorbells,

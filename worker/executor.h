@@ -66,7 +66,6 @@ struct worker_executor {
     struct transfer_counters counters;
     struct worker_trace trace;
     bool unwatched; /* nobody looks at words, and somebody must when there is work */
-    bool again;     /* the queue has more, and others were to have their turn */
     bool ring_ready[STORE_HOST_DEVICE_MAX]; /* that device's slab is registered with ours */
     plasmon_status_t broken;                /* the device refused what it must not refuse */
 };

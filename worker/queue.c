@@ -20,8 +20,6 @@
  */
 #include "worker/core_int.h"
 
-enum { HALVES_IN_A_ROW = 3 };
-
 /* What that device is to us: false when nobody told yet. */
 static bool device_known(struct worker_core *core, uint32_t device)
 {
@@ -190,33 +188,15 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
     return true;
 }
 
-/*
- * A half by a pair costs its thread some 25 us. A head sends dozens at a time, and until all of them were enqueued nobody would hear of one that is
- * done: not who waits for it to send the next, so that both devices work in bursts with nothing between.
- */
-static bool others_turn(struct worker_core *core)
-{
-    if (core->halves_in_a_row < HALVES_IN_A_ROW || core->config.ops->again == NULL) {
-        return false;
-    }
-    core->config.ops->again(core->config.user);
-    return true;
-}
-
 void worker_core_advance(struct worker_core *core)
 {
-    struct worker_launch *launch;
-
     if (core->advancing) {
         return; /* ops->grow added a chunk, or room() looks: the loop below is at it */
     }
-    core->advancing       = true;
-    core->halves_in_a_row = 0;
+    core->advancing = true;
     while (core->holds == 0 && core->queue.first != NULL && !worker_condemn_frozen(core) &&
-           !others_turn(core) && room(core) && front_ready(core, core->queue.first)) {
-        launch = worker_fifo_pop(&core->queue);
-        core->halves_in_a_row += worker_pair_usable(core, launch);
-        worker_launch_enqueue(core, launch);
+           room(core) && front_ready(core, core->queue.first)) {
+        worker_launch_enqueue(core, worker_fifo_pop(&core->queue));
     }
     if (core->queue.first == NULL) {
         core->waits_pair = core->waits_quiet = false;

@@ -1,6 +1,5 @@
 #include "worker/uplink.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -20,7 +19,6 @@
 #define KEPT_BYTES_FULL (UINT64_C(32) << 20)
 #define KEPT_BYTES_MAX  (UINT64_C(60) << 20)
 #define ROUTES_MAX      8u
-#define LET_IN_NS       UINT64_C(50000) /* a thread that sleeps is there by then */
 
 enum uplink_state {
     UPLINK_DOWN,     /* no stream; a new attempt at retry_ns, or when a descriptor comes */
@@ -32,8 +30,6 @@ struct worker_uplink {
     /* Constant after create. */
     struct worker_uplink_config config;
     struct rpc_loop *loop;
-
-    atomic_bool wants_lock; /* the loop's thread waits for it */
 
     /* Guarded by config.lock. */
     enum uplink_state state;
@@ -336,23 +332,6 @@ static void command_take(struct worker_uplink *uplink,
     }
 }
 
-/* On the loop's thread. */
-static void uplink_lock(struct worker_uplink *uplink)
-{
-    atomic_store(&uplink->wants_lock, true);
-    pl_mutex_lock(uplink->config.lock);
-    atomic_store(&uplink->wants_lock, false);
-}
-
-void worker_uplink_let_in(struct worker_uplink *uplink)
-{
-    uint64_t until_ns = pl_now_ns() + LET_IN_NS;
-
-    while (atomic_load(&uplink->wants_lock) && pl_now_ns() < until_ns) {
-        pl_cpu_relax();
-    }
-}
-
 static void on_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
                        size_t length)
 {
@@ -363,12 +342,12 @@ static void on_message(void *user, struct rpc_stream *stream, const uint8_t *byt
     wire_arena_reset(&uplink->in_arena);
     if (wire_decode_worker_command(&uplink->in_arena, bytes, length, &command, &err) !=
         PLASMON_OK) {
-        uplink_lock(uplink);
+        pl_mutex_lock(uplink->config.lock);
         lost(uplink, err.status, err.text);
         pl_mutex_unlock(uplink->config.lock);
         return;
     }
-    uplink_lock(uplink);
+    pl_mutex_lock(uplink->config.lock);
     if (stream == uplink->stream) {
         command_take(uplink, command);
     }
@@ -379,7 +358,7 @@ static void on_writable(void *user, struct rpc_stream *stream)
 {
     struct worker_uplink *uplink = user;
 
-    uplink_lock(uplink);
+    pl_mutex_lock(uplink->config.lock);
     if (stream == uplink->stream) {
         worker_uplink_flush(uplink);
     }
@@ -391,7 +370,7 @@ static void on_closed(void *user, struct rpc_stream *stream, plasmon_status_t st
 {
     struct worker_uplink *uplink = user;
 
-    uplink_lock(uplink);
+    pl_mutex_lock(uplink->config.lock);
     if (stream == uplink->stream) {
         pl_info("worker", "connection to the head ended: %s (%s)", why,
                 pl_status_name(status));
@@ -471,7 +450,7 @@ static void on_tick(void *user)
 {
     struct worker_uplink *uplink = user;
 
-    uplink_lock(uplink);
+    pl_mutex_lock(uplink->config.lock);
     uplink->config.ops->tick(uplink->config.user);
     if (uplink->state == UPLINK_DOWN && pl_now_ns() >= uplink->retry_ns) {
         connect_try(uplink);
@@ -488,7 +467,7 @@ static void on_idle(void *user)
 {
     struct worker_uplink *uplink = user;
 
-    uplink_lock(uplink);
+    pl_mutex_lock(uplink->config.lock);
     worker_uplink_flush(uplink);
     pl_mutex_unlock(uplink->config.lock);
 }

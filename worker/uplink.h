@@ -63,8 +63,6 @@ struct worker_uplink_config {
 /* Starts the loop's thread and connects. It lasts as long as the process. */
 plasmon_status_t worker_uplink_create(const struct worker_uplink_config *config,
                                       struct worker_uplink **out_uplink) PL_MUST_CHECK;
-/* Without the lock, by who is about to take it again: whoever on the loop's thread waits for it gets it first. Takes a moment at most. */
-void worker_uplink_let_in(struct worker_uplink *uplink);
 void worker_uplink_new_fd(struct worker_uplink *uplink, int fd); /* taken */
 
 void worker_uplink_done(struct worker_uplink *uplink, uint64_t first, uint64_t count);

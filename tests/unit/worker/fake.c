@@ -551,13 +551,6 @@ static void op_pair_end(void *user, const struct worker_pair_key *key)
     (void)key;
 }
 
-static void op_again(void *user)
-{
-    struct fake *fake = user;
-
-    CALL("again", "%s", "");
-}
-
 /* Of a lane: it has room, and nothing on it waits for its turn. */
 static bool op_pair_lane(void *user, uint32_t lane)
 {
@@ -616,7 +609,6 @@ static const struct worker_ops fake_ops = {
     .pair_move        = op_pair_move,
     .pair_stage       = op_pair_stage,
     .pair_sent        = op_pair_sent,
-    .again            = op_again,
     .report_pair      = op_report_pair,
     .put              = op_put,
     .read             = op_read,

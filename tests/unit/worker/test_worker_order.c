@@ -684,41 +684,4 @@ TEST(a_word_is_written_before_half_of_a_transfer_by_a_pair_is_enqueued)
     fake_destroy(fake);
 }
 
-/* Enqueuing one takes long, and who is told that one is done may send the next. */
-TEST(after_some_halves_of_transfers_by_pairs_others_have_their_turn)
-{
-    enum { HALVES = 5 };
-    const struct worker_pair_key key   = {.peer = FAKE_BASE, .epoch = 1};
-    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
-    struct fake *fake                  = fake_create();
-    struct fake_launch launch[HALVES];
-    Plasmon__V1__Launch *launches[HALVES];
-
-    fake_filled(fake, 1);
-    fake_launch_init(&launch[0], 2, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
-    launch[0].message.peer = FAKE_BASE;
-    launch[0].message.pair = 1;
-    ASSERT_OK(fake_send(fake, &launch[0]));
-    worker_core_pair_opened(fake->core, &key, PLASMON_OK, NULL, 1);
-    worker_core_advance(fake->core);
-    (void)fake_calls(fake);
-
-    for (uint32_t i = 0; i < HALVES; i++) {
-        fake_launch_init(&launch[i], 3 + i, PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND);
-        (void)fake_launch_operand(&launch[i], KERNEL_IN, 1, 4);
-        launch[i].message.peer = FAKE_BASE;
-        launch[i].message.pair = 1;
-        launches[i]            = &launch[i].message;
-    }
-    command.launches   = launches;
-    command.n_launches = HALVES;
-    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
-    worker_core_advance(fake->core);
-    ASSERT_STR(fake_calls(fake), "move:6:2+16 signal:6:3 move:6:2+16 signal:6:4 "
-                                 "move:6:2+16 again signal:6:5");
-    worker_core_advance(fake->core);
-    ASSERT_STR(fake_calls(fake), "move:6:2+16 signal:6:6 move:6:2+16 signal:6:7");
-    fake_destroy(fake);
-}
-
 TEST_MAIN()
