@@ -153,7 +153,7 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
 #define OPERATIONS_PANEL  8u /* of a Cholesky factor: ours, trsm, syrk */
 #define OPERATIONS_BYTE   3u /* of a long sort's keys */
 #define OPERATIONS_JACOBI 12u
-#define OPERATIONS_BLAS   4u
+#define OPERATIONS_BLAS   8u
 #define OPERATIONS_FEW    3u
 
 static uint64_t columns(const struct kernel_arg *a)

@@ -10,9 +10,10 @@
  * at it (device_cuda_stream_on() is where all of them get the stream from), or there are as many as the longest chain has. Then what was kept
  * goes in: chains of 32, 16, 8 and 4, as they fit, and up to 3 launches as such. A launch of a graph costs about as much as two of kernels, so less than 4 are none.
  *
- * A CHAIN IS NOT MADE WHEN IT IS NEEDED: instantiating one was seen to wait for work of the device (docs/ordering.md). They are made with the stream, of kernels that
- * copy, which never run. Two of each length take turns. Kernels of a chain that is launched are replaced for its next launch only: launches under
- * way keep theirs (cuGraphExecKernelNodeSetParams).
+ * A CHAIN IS NOT MADE WHEN IT IS NEEDED: instantiating one was seen to wait for work of the device (docs/ordering.md). They are made with the stream, of kernels
+ * that copy nothing, and launched once, for the first launch is what brings them to the device. (cuGraphUpload() would do so, too, but in a process that had
+ * called it each kernel of all graphs took 7 % longer: docs/measurements.md.) Two of each length take turns. Kernels of a chain that is launched are replaced for its
+ * next launch only: launches under way keep theirs (cuGraphExecKernelNodeSetParams).
  *
  * WHAT IS REFUSED LATE. Callers check what they keep, and the driver is asked only when it goes in. A chain that the driver refuses goes in launch by launch; a launch
  * that it refuses then is told by device_launch_failure(), and before that, before anything behind it is in the stream, by the device's `launch_failed`.
@@ -56,7 +57,7 @@ struct device_cuda_keep {
 
 /* ------------------------------------------------------------------------------------------------ chains */
 
-/* What a chain is made of, and becomes when code is unloaded. It never runs like that. */
+/* What a chain is made of, and becomes when code is unloaded: no words are copied. */
 static struct device_copy_box_args idle_args;
 
 static CUDA_KERNEL_NODE_PARAMS idle_node(const struct device_cuda *cuda, void **params)
@@ -87,8 +88,8 @@ static plasmon_status_t chain_make(struct device_cuda *cuda, CUstream stream,
     if (status == PLASMON_OK) {
         status = DEVICE_CU(cuda, cuGraphInstantiate(&chain->exec, chain->graph, 0));
     }
-    if (status == PLASMON_OK) { /* else the first launch does it, and takes the longer */
-        status = DEVICE_CU(cuda, cuGraphUpload(chain->exec, stream));
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(cuda, cuGraphLaunch(chain->exec, stream));
     }
     return status;
 }

@@ -87,7 +87,6 @@
     XX(cuMemcpyPeerAsync)                \
     XX(cuGraphCreate)                    \
     XX(cuGraphAddKernelNode)             \
-    XX(cuGraphUpload)                    \
     XX(cuGraphGetNodes)                  \
     XX(cuGraphExecKernelNodeSetParams)   \
     XX(cuStreamBeginCapture)             \

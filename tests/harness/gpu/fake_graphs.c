@@ -252,14 +252,6 @@ CUresult fake_cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph,
     return CUDA_SUCCESS;
 }
 
-CUresult fake_cuGraphUpload(CUgraphExec exec, CUstream stream)
-{
-    COUNT(cuGraphUpload);
-    (void)exec;
-    (void)stream;
-    return CUDA_SUCCESS;
-}
-
 CUresult fake_cuGraphGetNodes(CUgraph graph, CUgraphNode *out, size_t *io_count)
 {
     COUNT(cuGraphGetNodes);
