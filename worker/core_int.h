@@ -195,6 +195,7 @@ struct worker_stream {
         marks[WORKER_MARKS]; /* marks.c: the launch that each is behind; a ring, growing */
     uint64_t mark_words
         [WORKER_MARKS]; /* ... and the write of the stream's word up to this one */
+    bool mark_pipeline[WORKER_MARKS]; /* ... and who waits for it is marked, too */
     uint32_t mark_count;
     uint64_t joined
         [STORE_STREAM_MAX]; /* everything in stream i up to this seq is before what comes here next */
@@ -454,7 +455,8 @@ void worker_scratch_lend(struct worker_core *core, struct worker_launch *launch,
                          uint32_t stream); /* it was enqueued */
 void worker_scratch_done(struct worker_core *core, const struct worker_launch *launch);
 
-/* marks.c: a mark behind what was just enqueued, if others will want one; and the first one behind a launch. */
+/* marks.c: before a function that takes long, behind what was just enqueued if others will want one, and the first one behind a launch. */
+void worker_mark_before_work(struct worker_core *core, uint32_t stream);
 void worker_mark_enqueued(struct worker_core *core, const struct worker_launch *launch,
                           uint32_t stream);
 /* word: behind the write of its word, too. */
@@ -488,7 +490,8 @@ void worker_stream_signalled(struct worker_stream *stream); /* up to its last la
 /* Before work that may wait for another device by itself: the words of all streams are written. */
 void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint64_t seq);
 /* Before so much work (bytes, as signal_bytes): if it takes long, the word of what lies before it is written. */
-void worker_stream_before_work(struct worker_core *core, uint32_t stream, uint64_t work);
+void worker_stream_before_work(struct worker_core *core, const struct worker_launch *launch,
+                               uint32_t stream, uint64_t work);
 void worker_stream_flush(struct worker_core *core,
                          uint32_t stream); /* of launches; no word */
 void worker_streams_flush(struct worker_core *core);

@@ -616,7 +616,7 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
         if (core->config.ops->stir != NULL) {
             core->config.ops->stir(core->config.user);
         }
-        worker_stream_before_work(core, stream, work_of(core, launch));
+        worker_stream_before_work(core, launch, stream, work_of(core, launch));
     }
     clear = worker_stream_order(core, launch, stream);
     if (pl_bug("worker.signal_before_kernel")) {

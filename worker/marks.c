@@ -4,7 +4,11 @@
  * A join waits for all that its stream holds by then. A program that puts ten large arrays and works on each has ten copies in the stream
  * when the first kernel goes in; behind a join, that kernel would begin after the last copy, and the way back to the host would lie idle
  * meanwhile. So behind a large copy there is a mark, and behind whatever waited for one: a kernel between two copies is as much part of
- * the pipeline. Elsewhere there are none, since each costs the stream something and chains of short kernels would pay for it.
+ * the pipeline.
+ *
+ * And a mark is put before a function that takes long, if there is none yet behind what lies before it: of several launches that wait for one, the first follows it
+ * in its stream, and the others, which get streams of their own, would wait for that one too. (Eight products of a vector: the first two ran alone, and took a tenth
+ * of the time of all.) Elsewhere there are none, since each costs the stream something and chains of short kernels would pay for it.
  *
  * A wait for a mark is a join that waits for less. So it adds no way to hang (docs/ordering.md). Where a join is needed for more than order, behind the write
  * of a word, the mark must be behind that write. A launch that overwrites what a large copy takes to host memory needs just that, and programs that work on ten
@@ -52,6 +56,35 @@ bool worker_mark_wants_word(const struct worker_core *core,
            launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST && large(core, launch);
 }
 
+/* pipeline: who waits for it gets one behind itself. */
+static void mark_put(struct worker_core *core, uint32_t stream, uint64_t seq, bool pipeline)
+{
+    struct worker_stream *mine = &core->streams[stream];
+    uint32_t slot              = mine->mark_count % WORKER_MARKS;
+
+    worker_stream_put(core, stream, 1);
+    if (core->config.ops->mark(core->config.user, stream, slot) == PLASMON_OK) {
+        mine->marks[slot]         = seq;
+        mine->mark_words[slot]    = mine->signalled;
+        mine->mark_pipeline[slot] = pipeline;
+        mine->mark_count++;
+    } else { /* who follows joins */
+        mine->marks[slot] = 0;
+        pl_debug("worker", "no mark behind launch %llu", (unsigned long long)seq);
+    }
+}
+
+void worker_mark_before_work(struct worker_core *core, uint32_t stream)
+{
+    const struct worker_stream *mine = &core->streams[stream];
+
+    if (core->config.mark_bytes != 0 && !worker_stream_idle(core, stream) &&
+        (mine->mark_count == 0 ||
+         mine->marks[(mine->mark_count - 1) % WORKER_MARKS] < mine->last)) {
+        mark_put(core, stream, mine->last, false);
+    }
+}
+
 void worker_mark_enqueued(struct worker_core *core, const struct worker_launch *launch,
                           uint32_t stream)
 {
@@ -67,15 +100,7 @@ void worker_mark_enqueued(struct worker_core *core, const struct worker_launch *
         mine->mark_words[slot] = mine->signalled;
         return;
     }
-    worker_stream_put(core, stream, 1);
-    if (core->config.ops->mark(core->config.user, stream, slot) == PLASMON_OK) {
-        mine->marks[slot]      = launch->seq;
-        mine->mark_words[slot] = mine->signalled;
-        mine->mark_count++;
-    } else { /* who follows joins */
-        mine->marks[slot] = 0;
-        pl_debug("worker", "no mark behind launch %llu", (unsigned long long)launch->seq);
-    }
+    mark_put(core, stream, launch->seq, true);
 }
 
 bool worker_mark_find(const struct worker_core *core, uint32_t stream, uint64_t seq,

@@ -17,7 +17,7 @@
  * queue later stays behind the hazard. `hazard` is the last one of a stream; when the word has passed it, there is none.
  *
  * A SIGNAL SOON. Work that takes long is no hazard, but who waits for what lies before it waits for it, too. So, where there are other devices, the
- * word is written before it if that was short beside it.
+ * word is written before it if that was short beside it. Who waits on this device for what lies before it does so at a mark (marks.c).
  *
  * NO MORE SIGNALS THAN SOMEBODY NEEDS. A write of a word costs the device some microseconds in which it does not go on to the next kernel.
  * Launches that come one by one while the device is busy would each end with one. Where only the host watches the words it hears of the
@@ -276,14 +276,21 @@ void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint
     core->streams[stream].hazard = seq;
 }
 
-void worker_stream_before_work(struct worker_core *core, uint32_t stream, uint64_t work)
+void worker_stream_before_work(struct worker_core *core, const struct worker_launch *launch,
+                               uint32_t stream, uint64_t work)
 {
     const struct worker_stream *mine = &core->streams[stream];
 
-    if (!core->config.lone && mine->unsignalled != 0 && core->config.signal_bytes != 0 &&
-        work >= core->config.signal_bytes / LONG_PART &&
+    if (core->config.signal_bytes == 0 || work < core->config.signal_bytes / LONG_PART) {
+        return;
+    }
+    if (!core->config.lone && mine->unsignalled != 0 &&
         mine->unsignalled_bytes <= work / SHORT_PART) {
         worker_stream_signal(core, stream);
+    }
+    if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ||
+        launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH) {
+        worker_mark_before_work(core, stream);
     }
 }
 
@@ -328,7 +335,7 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
     worker_stream_put(core, other, by_mark ? 0 : 1); /* what is joined is noted there */
     worker_begun_held_up(core, stream);
     if (by_mark) {
-        launch->behind_mark = true;
+        launch->behind_mark |= core->streams[other].mark_pipeline[slot];
         mine->joined[other] =
             pl_max_u64(mine->joined[other], core->streams[other].marks[slot]);
         mine->joined_word[other] =

@@ -112,6 +112,64 @@ TEST(who_overwrites_what_a_small_copy_reads_joins_its_stream)
     fake_destroy(fake);
 }
 
+enum { LONG = FAKE_SIGNAL_BYTES / 2 / 4 };
+
+static void fill_after(struct fake *fake, uint64_t seq, uint32_t slot, int64_t count,
+                       uint64_t after)
+{
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, seq, KIND(RUN));
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_fresh(&launch, slot, count);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, after);
+    ASSERT_OK(fake_send(fake, &launch));
+}
+
+/*
+ * The first follows it in its stream. The other one waits for the short one and not for the first, and has no mark behind itself, as it would have
+ * behind a copy.
+ */
+TEST(of_long_functions_that_wait_for_one_none_waits_for_the_first_of_them)
+{
+    struct fake *fake = fake_create_marking();
+
+    fake_fill(fake, 1, 1, 4);
+    (void)fake_calls(fake);
+    fill_after(fake, 2, 2, LONG, 1);
+    ASSERT_STR(fake_calls(fake), "mark:0:0 run:0:fill signal:0:2");
+    fill_after(fake, 3, 3, LONG, 1);
+    ASSERT_STR(fake_calls(fake), "join_mark:1:0.0 run:1:fill signal:1:3");
+    fake_destroy(fake);
+}
+
+TEST(functions_that_do_not_take_long_join)
+{
+    struct fake *fake = fake_create_marking();
+
+    fake_fill(fake, 1, 1, 4);
+    (void)fake_calls(fake);
+    fill_after(fake, 2, 2, LONG - 1, 1);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:2");
+    fill_after(fake, 3, 3, LONG - 1, 1);
+    ASSERT_STR(fake_calls(fake), "join:1:0 run:1:fill signal:1:3");
+    fake_destroy(fake);
+}
+
+/* Nothing is to be waited for in a stream whose work is over, and one mark behind a launch is enough. */
+TEST(a_mark_is_put_before_a_long_function_only_where_it_says_something_new)
+{
+    struct fake *fake = fake_create_marking();
+
+    fake_fill(fake, 1, 1, 4);
+    fake_finish(fake, 0, 1);
+    (void)fake_calls(fake);
+    fake_fill(fake, 2, 2, LONG); /* takes stream 0, which is empty */
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:2");
+    fake_destroy(fake);
+}
+
 TEST(small_copies_are_joined)
 {
     struct fake *fake = four_copies(SMALL);
