@@ -103,6 +103,7 @@ static void old_end(struct sim *sim)
     old->speaks = true; /* as it ends, it lets go of everything, and says so */
     head_machine_destroy(old->machine);
     sim_held_drop(&old->held, 0);
+    pl_vec_finish(&old->held);
     *old = (struct sim_old_head){.serial = old->serial + 1,
                                  .held   = PL_VEC_INIT(struct sim_held)};
     for (uint32_t i = 0; i < count; i++) {
@@ -236,6 +237,7 @@ static void taken_over(void *user, uint64_t life, void *data)
         old_end(sim); /* a third one: the first is killed */
     }
     sim_journal_check(sim);
+    pl_vec_finish(&old->held); /* empty since the last one ended */
     old->machine = head->machine;
     old->held    = head->held;
     memcpy(old->sessions, head->sessions, sizeof(old->sessions));
