@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include "base.h"
+#include "str.h"
 
 #define PL_FD_MAX_PER_MESSAGE 64
 
@@ -44,6 +45,8 @@ plasmon_status_t pl_fd_recv(int socket, void *bytes, size_t *io_bytes, int *out_
 bool pl_unix_listens(const char *path);
 
 int pl_pidfd_open(pid_t pid); /* -1 and errno */
+/* Does this machine have what is here? ENOTSUP, and what it needs. */
+plasmon_status_t pl_pidfd_check(struct pl_err *err) PL_MUST_CHECK;
 /*
  * When it was started, in the kernel's clock ticks since boot: tells a process from a later one with the same number. Compare after
  * opening a pidfd, when the number cannot be given to another any more. ENOENT: there is none.

@@ -6,6 +6,7 @@
 #include "fd.h"
 
 #include "clock.h"
+#include "fault.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,32 @@
 
 int pl_pidfd_open(pid_t pid)
 {
+    if (pl_fault_point("pidfd.open")) {
+        errno = ENOSYS;
+        return -1;
+    }
     return (int)syscall(SYS_pidfd_open, pid, 0); /* always close-on-exec */
+}
+
+plasmon_status_t pl_pidfd_check(struct pl_err *err)
+{
+    const char *call = "pidfd_open";
+    int fd = pl_pidfd_open(getpid()), error = errno;
+
+    if (fd >= 0) {
+        call = "pidfd_send_signal";
+        if (syscall(SYS_pidfd_send_signal, fd, 0, NULL, 0) == 0) {
+            pl_fd_close(&fd);
+            return PLASMON_OK;
+        }
+        error = errno;
+        pl_fd_close(&fd);
+    }
+    return pl_err_set(
+        err, PLASMON_ENOTSUP,
+        "%s: %s: the kernel must be Linux 5.9 or later, and what filters "
+        "system calls (an old container runtime, valgrind) must know the call",
+        call, strerror(error));
 }
 
 /* Field 22 of /proc/PID/stat, after the name, which may contain anything but is the last thing in parentheses. */

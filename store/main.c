@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/ram.h"
 #include "rpc/rpc.h"
@@ -185,7 +186,7 @@ int main(int argc, char **argv)
         (void)printf("plasmon-store %s\n", PLASMON_VERSION_TEXT);
         return 0;
     }
-    if (log_open(&options, &err) != PLASMON_OK ||
+    if (log_open(&options, &err) != PLASMON_OK || pl_pidfd_check(&err) != PLASMON_OK ||
         token_get(options.token_file, token, &err) != PLASMON_OK ||
         store_bulk_check(&options, &err) != PLASMON_OK ||
         library_dir_check(options.library_dir, &err) != PLASMON_OK ||

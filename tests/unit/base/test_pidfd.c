@@ -1,5 +1,6 @@
 #include "tests/harness/test.h"
 
+#include "base/fault.h"
 #include "base/fd.h"
 
 #include <errno.h>
@@ -29,6 +30,18 @@ static pid_t start_sleeper(void)
 static int gone(pid_t pid)
 {
     return kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+TEST(a_kernel_without_them_is_refused_with_what_it_takes)
+{
+    struct pl_err err = {0};
+
+    ASSERT_OK(pl_pidfd_check(&err));
+    pl_fault_arm("pidfd.open", 0);
+    ASSERT_STATUS(pl_pidfd_check(&err), PLASMON_ENOTSUP);
+    ASSERT_TRUE(pl_fault_disarm());
+    ASSERT_CONTAINS(err.text, "pidfd_open");
+    ASSERT_CONTAINS(err.text, "Linux 5.9");
 }
 
 TEST(a_child_is_killed_and_reaped)
