@@ -374,8 +374,12 @@ TEST(a_get_of_what_will_fail_says_why)
     struct plasmon_ref *x         = cluster_fill(client, 2, 1, 0), *failed;
     float got[2];
 
-    cluster_spin(client, x, 1500000, 0,
-                 NULL); /* so that the cancel comes before the copy has run */
+    cluster_spin(client, x, 1500000, 0, NULL);
+    for (
+        unsigned i = 0; i < 300;
+        i++) { /* more than a worker keeps on its device: what is there cannot be cancelled */
+        cluster_spin(client, x, 0, 0, NULL);
+    }
     failed = cluster_copy(client, x, 0);
     CLUSTER_OK(plasmon_cancel(client, failed));
     ASSERT_STATUS(plasmon_get(client, failed, got, sizeof(got), PLASMON_FOREVER),
