@@ -347,6 +347,8 @@ struct worker_ops {
     void (*wake)(void *user, uint64_t *word);
     /* Something is about to go into the device, and its word will change: for who has stopped looking. Comes often. May be NULL. */
     void (*stir)(void *user);
+    /* There is more to enqueue, but others are to have their turn: call worker_core_advance() again soon. May be NULL: none are. */
+    void (*again)(void *user);
     /* Something beside the launches still writes this slot's memory: it must not be freed yet. May be NULL. */
     bool (*written)(void *user, uint32_t slot);
     /* The clock of worker_core_tick(). NULL: transfers are not timed. */

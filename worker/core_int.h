@@ -316,6 +316,7 @@ struct worker_core {
     uint32_t graph_count; /* with those that were freed and have launches left */
     struct pl_map pairs;  /* of peer and route -> struct worker_pair */
     uint32_t transfers_running;
+    uint64_t put_in_a_row;  /* operations of launches, in this advance */
     struct pl_map comms;    /* peer and direction -> struct worker_comm */
     uint32_t comms_to_free; /* ENDED */
     uint32_t comms_freeing;

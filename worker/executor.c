@@ -131,6 +131,14 @@ static void op_stir(void *user)
     }
 }
 
+/* The main thread comes round at once, and looks at all else on its way. */
+static void op_again(void *user)
+{
+    struct worker_executor *executor = user;
+
+    pl_fd_raise(executor->notify_fd);
+}
+
 static void op_wake(void *user, uint64_t *word)
 {
     (void)user;
@@ -304,6 +312,7 @@ const struct worker_ops worker_executor_ops = {
     .collect          = op_collect,
     .wake             = op_wake,
     .stir             = op_stir,
+    .again            = op_again,
     .written          = op_written,
     .now              = op_now,
     .ring_doorbells   = op_ring_doorbells,

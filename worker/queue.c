@@ -188,15 +188,33 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
     return true;
 }
 
+/*
+ * Calls of many kernels are over while others go in, so there is room for the next one again and again: 300 factors of 1024 by 1024 kept the thread for half a
+ * second, and a longer queue would until the worker is thought to stand still.
+ */
+static bool others_turn(struct worker_core *core)
+{
+    if (core->put_in_a_row < WORKER_OPERATIONS || core->config.ops->again == NULL) {
+        return false;
+    }
+    core->config.ops->again(core->config.user);
+    return true;
+}
+
 void worker_core_advance(struct worker_core *core)
 {
+    struct worker_launch *launch;
+
     if (core->advancing) {
         return; /* ops->grow added a chunk, or room() looks: the loop below is at it */
     }
-    core->advancing = true;
+    core->advancing    = true;
+    core->put_in_a_row = 0;
     while (core->holds == 0 && core->queue.first != NULL && !worker_condemn_frozen(core) &&
-           room(core) && front_ready(core, core->queue.first)) {
-        worker_launch_enqueue(core, worker_fifo_pop(&core->queue));
+           !others_turn(core) && room(core) && front_ready(core, core->queue.first)) {
+        launch = worker_fifo_pop(&core->queue);
+        core->put_in_a_row += worker_launch_operations(core, launch);
+        worker_launch_enqueue(core, launch);
     }
     if (core->queue.first == NULL) {
         core->waits_pair = core->waits_quiet = false;

@@ -551,6 +551,13 @@ static void op_pair_end(void *user, const struct worker_pair_key *key)
     (void)key;
 }
 
+static void op_again(void *user)
+{
+    struct fake *fake = user;
+
+    CALL("again", "%s", "");
+}
+
 /* Of a lane: it has room, and nothing on it waits for its turn. */
 static bool op_pair_lane(void *user, uint32_t lane)
 {
@@ -616,6 +623,7 @@ static const struct worker_ops fake_ops = {
     .host_ready       = op_host_ready,
     .scratch_bytes    = op_scratch_bytes,
     .operations       = op_operations,
+    .again            = op_again,
     .run              = op_run,
     .combine          = op_combine,
     .prepare          = op_prepare,

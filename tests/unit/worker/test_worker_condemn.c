@@ -253,9 +253,31 @@ TEST(a_launch_of_more_operations_goes_into_an_empty_stream)
     ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 2); /* nothing passes it */
     fake_finish(fake, 0, 1);
     fake_finish(fake, 1, 2);
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 3);
+    worker_core_advance(fake->core);                  /* others had their turn */
     ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 4); /* in the other stream */
     fake_fill(fake, 5, 5, 4);
     ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 5);
+    fake_destroy(fake);
+}
+
+TEST(so_many_operations_are_put_in_and_then_others_have_their_turn)
+{
+    struct fake *fake = fake_create();
+
+    fake->operations = WORKER_OPERATIONS / 9;
+    worker_core_hold(fake->core);
+    for (uint64_t seq = 1; seq <= 20; seq++) {
+        fake_fill(fake, seq, (uint32_t)seq, 4);
+    }
+    (void)fake_calls(fake);
+    worker_core_resume(fake->core);
+    worker_core_advance(fake->core);
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued, 9);
+    ASSERT_CONTAINS(fake_calls(fake), "again");
+    worker_core_advance(fake->core);
+    ASSERT_EQ(fake->timelines[FAKE_US]->enqueued,
+              16); /* as many as two streams take, with words and begins */
     fake_destroy(fake);
 }
 
