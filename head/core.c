@@ -189,6 +189,7 @@ void head_core_destroy(struct head_core *core)
             core, pl_list_first(&core->unfinished, struct head_task, order_link), closed);
     }
     head_failure_release(closed);
+    head_roots_release(core, &core->lineage.roots);
     head_names_destroy(core);
     head_waits_destroy(core);
     for (uint32_t i = 0; i < core->devices.count; i++) {

@@ -28,6 +28,7 @@
  *     shadow.c    versions that are kept of what is updated in place
  *     loss.c      what a loss took
  *     spared.c    .. and what it did not touch
+ *     roots.c     what calls hold of what cannot be made again
  *     rebuild.c   .. is made again: by which calls; rerun.c runs one
  *     expect.c    .. by a host that is the last: devices are waited for
  *   run.h       calls that are still to become launches

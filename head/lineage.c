@@ -32,6 +32,7 @@ void head_lineage_init(struct head_core *core)
 
     pl_list_init(&lineage->all);
     pl_list_init(&lineage->idle);
+    pl_list_init(&lineage->all_roots);
     lineage->dying = PL_VEC_INIT(struct head_record *);
     lineage->lost  = PL_VEC_INIT(struct head_loss);
     lineage->again = PL_VEC_INIT(struct head_record *);
@@ -43,7 +44,8 @@ void head_lineage_finish(struct head_core *core)
 {
     struct head_lineage *lineage = &core->lineage;
 
-    PL_CHECK(pl_list_empty(&lineage->all) && lineage->bytes == 0);
+    PL_CHECK(pl_list_empty(&lineage->all) && lineage->bytes == 0 &&
+             pl_list_empty(&lineage->all_roots));
     pl_vec_finish(&lineage->dying);
     pl_vec_finish(&lineage->lost);
     pl_vec_finish(&lineage->again);

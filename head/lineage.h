@@ -4,6 +4,7 @@
  *   lineage.c   records: what they hold, when they go, how many bytes they may have
  *   loss.c      a loss: which bytes and which launches it took
  *   spared.c    .. and what launches that it took had not touched
+ *   roots.c     what an unfinished call reads and nobody can make again
  *   rebuild.c   which records are run again for it, in which order, and what takes the results; rerun.c runs one
  *
  * A RECORD is a call without its launch: function, scalars, views, and for each argument that it reads the tiles (versions) that it
@@ -108,12 +109,14 @@ struct head_lineage {
     bool sweeping;
     bool rebuilding; /* nothing is dropped meanwhile */
     /* Of a loss that is being looked at; empty between any two inputs of the head. */
-    struct pl_vec lost;      /* struct head_loss */
-    struct pl_vec again;     /* struct head_record *, held */
-    struct pl_vec waits;     /* struct head_wait *: to be ended when all is under way */
-    struct pl_vec spared;    /* spared.c .. */
-    struct pl_map spared_of; /* .. tile -> the last of it there, + 1 */
-    uint64_t losses;         /* the number of this one */
+    struct pl_vec lost;       /* struct head_loss */
+    struct pl_vec again;      /* struct head_record *, held */
+    struct pl_vec waits;      /* struct head_wait *: to be ended when all is under way */
+    struct head_root *roots;  /* owned: of launches that were lost (roots.c) */
+    struct pl_list all_roots; /* head_root.link */
+    struct pl_vec spared;     /* spared.c .. */
+    struct pl_map spared_of;  /* .. tile -> the last of it there, + 1 */
+    uint64_t losses;          /* the number of this one */
     /* For `plasmon status`. */
     uint64_t rebuilt_tasks;
     uint64_t rebuilt_bytes;
@@ -192,6 +195,21 @@ void head_loss_task_over(struct head_core *core, struct head_task *task);
  */
 void head_tile_lose(struct head_core *core, struct head_tile *tile,
                     struct head_failure *failure);
+/* ---- roots.c */
+struct head_root {
+    struct head_root *next;   /* of the same call */
+    struct head_array *array; /* owned; NULL: bytes of it were lost */
+    struct pl_list link;      /* head_lineage.all_roots */
+};
+/* Before what it writes is committed. */
+void head_roots_hold(struct head_core *core, struct head_task *task,
+                     const struct head_run *run);
+/* It has finished. What it held is lineage.roots until the loss has been looked at, if it was one. */
+void head_roots_over(struct head_core *core, struct head_task *task);
+void head_roots_release(struct head_core *core, struct head_root **io_roots);
+/* Bytes may have been lost: holds that lack any are none any more. */
+void head_roots_lost(struct head_core *core);
+
 /* ---- spared.c */
 void head_spared_init(struct head_core *core);
 void head_spared_finish(struct head_core *core);

@@ -356,6 +356,34 @@ static bool is_another(const struct head_buffer *buffer, const void *user)
     return buffer != user;
 }
 
+struct beyond {
+    const struct head_buffer *buffer;
+    const struct head_device *device;
+};
+
+static bool is_beyond(const struct head_buffer *buffer, const void *user)
+{
+    const struct beyond *beyond = user;
+
+    return buffer != beyond->buffer && buffer->device != beyond->device;
+}
+
+/* Does it mind that this part of the tile is written over there? */
+static bool minds(const struct head_array *array, const struct head_tile *tile,
+                  const struct pl_box *box, const struct head_buffer *buffer)
+{
+    struct beyond beyond = {.buffer = buffer, .device = array->root};
+
+    if (buffer == NULL) {
+        return array->space != NULL;
+    }
+    if (array->root != NULL) {
+        return buffer->device != array->root &&
+               !head_tile_covered_by(tile, is_beyond, &beyond, box);
+    }
+    return !array->apart || !head_tile_covered_by(tile, is_another, buffer, box);
+}
+
 bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_array *array,
                               const struct pl_box *box, const struct head_buffer *buffer)
 {
@@ -372,9 +400,7 @@ bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_ar
         if (other == array || !pl_box_intersects(&fragment->box, box)) {
             continue;
         }
-        if (buffer == NULL
-                ? other->space != NULL
-                : !other->apart || !head_tile_covered_by(tile, is_another, buffer, box)) {
+        if (minds(other, tile, box, buffer)) {
             return true;
         }
     }
@@ -594,6 +620,22 @@ struct head_array *head_array_snapshot(struct head_core *core, struct head_space
         }
     }
     return copy;
+}
+
+bool head_array_whole(const struct head_array *array)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        if (fragment->tile->failure != NULL ||
+            !head_tile_covered(fragment->tile, NULL, &fragment->box)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 struct head_failure *head_array_failure(struct head_array *array, const struct pl_box *box)

@@ -134,6 +134,8 @@ struct head_array {
     bool
         apart; /* a shadow with copies of its own: what it shows may be written in place elsewhere */
     struct pl_list shadows; /* head_shadow.array_link */
+    const struct head_device
+        *root; /* an unfinished call on it holds this (roots.c); NULL: none */
 };
 
 /* What tasks update in place, and the version of it that is kept (shadow.c). */
@@ -234,6 +236,8 @@ void head_array_set(struct head_core *core, struct head_array *array,
 struct head_array *head_array_snapshot(struct head_core *core, struct head_space *space,
                                        const struct head_array *array,
                                        const struct pl_box *box);
+/* Each part of it is somewhere, and well. */
+bool head_array_whole(const struct head_array *array);
 struct head_failure *
 head_array_failure(struct head_array *array,
                    const struct pl_box *box); /* borrowed; NULL: none */
@@ -262,7 +266,7 @@ void head_shadow_give_way(struct head_core *core, const struct head_device *devi
                           uint64_t bytes);
 /* Bytes may have been lost: those that lack any go. */
 void head_shadow_lost(struct head_core *core);
-/* Bytes of the tile that a shadow alone had will never be there: that fails the shadow, and not what the tile still shows elsewhere. */
+/* Bytes of the tile that a shadow, or a root, alone had will never be there: that fails it, and not what the tile still shows elsewhere. */
 void head_shadow_fail(struct head_core *core, struct head_tile *tile,
                       const struct pl_box *box, struct head_failure *failure);
 

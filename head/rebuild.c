@@ -245,11 +245,13 @@ void head_rebuild(struct head_core *core)
     };
 
     if (lineage->lost.count + lineage->again.count + lineage->waits.count == 0) {
+        head_roots_release(core, &lineage->roots);
         head_spared_clear(core);
         return;
     }
     lineage->rebuilding = true;
     head_shadow_lost(core);
+    head_roots_lost(core);
     collect(&rebuild);
     pl_vec_clear(&lineage->again);
     if (rebuild.reruns.count > 1) {
@@ -269,6 +271,7 @@ void head_rebuild(struct head_core *core)
     forget_tiles(&rebuild);
     head_spared_clear(core);
     head_shadow_lost(core); /* whose bytes made way for what was made again */
+    head_roots_lost(core);
     pl_vec_finish(&rebuild.reruns);
     pl_vec_finish(&rebuild.open);
     while (lineage->waits.count > 0) {
@@ -279,5 +282,6 @@ void head_rebuild(struct head_core *core)
         head_wait_ended(core, wait, NULL);
     }
     lineage->rebuilding = false;
+    head_roots_release(core, &lineage->roots);
     head_lineage_bound(core);
 }

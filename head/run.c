@@ -399,6 +399,7 @@ bool head_run_start(struct head_core *core, struct head_run *run,
     task = start_task(&start, operands.items);
     if (record != NULL) {
         head_record_started(record, task);
+        head_roots_hold(core, task, run);
     }
     for (size_t i = 0; i < run->arg_count; i++) {
         if (run->record != NULL) {

@@ -86,28 +86,12 @@ static struct head_shadow *shadow_of(struct head_core *core, struct head_array *
     return head_shadow_add(core, array, box);
 }
 
-static bool is_whole(const struct head_array *kept)
-{
-    struct pl_list *pos;
-
-    pl_list_for_each(pos, &kept->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
-
-        if (fragment->tile->failure != NULL ||
-            !head_tile_covered(fragment->tile, NULL, &fragment->box)) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static void keep_whole(struct head_core *core, struct head_shadow *shadow)
 {
-    if (shadow->older != NULL && !is_whole(shadow->older)) {
+    if (shadow->older != NULL && !head_array_whole(shadow->older)) {
         release(core, &shadow->older);
     }
-    if (shadow->kept != NULL && !is_whole(shadow->kept)) {
+    if (shadow->kept != NULL && !head_array_whole(shadow->kept)) {
         release(core, &shadow->kept);
         shadow->kept  = shadow->older;
         shadow->older = NULL;
@@ -291,7 +275,8 @@ static struct head_fragment *lacking(const struct head_tile *tile, const struct 
             pl_container_of(pos, struct head_fragment, tile_link);
         struct pl_box part;
 
-        if (fragment->array->apart && pl_box_intersection(&fragment->box, box, &part) &&
+        if ((fragment->array->apart || fragment->array->root != NULL) &&
+            pl_box_intersection(&fragment->box, box, &part) &&
             !head_tile_covered(tile, NULL, &part)) {
             return fragment;
         }

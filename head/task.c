@@ -585,6 +585,7 @@ static void finish_one(struct head_core *core, struct head_task *task,
     pl_vec_clear(&task->dependents);
     pl_vec_clear(&task->outputs);
     pl_vec_clear(&task->waits);
+    head_roots_over(core, task);
     if (task->plan != NULL) {
         head_plan_release(core, task->plan);
     }

@@ -58,6 +58,7 @@ struct head_task {
     struct head_failure *failure;
     struct head_record
         *record; /* held: the call that this is a launch of, if it may be run again */
+    struct head_root *roots; /* owned: what it holds of what it reads (roots.c) */
     struct head_group
         *group; /* held: what it is a part of for the client; NULL: a task of its own */
     struct pl_list group_link;  /* group->tasks, until it is resolved */

@@ -211,6 +211,12 @@ struct graph_partial {
 
 /* What the model knows of an element. */
 enum { GRAPH_RIGHT, GRAPH_FAILED, GRAPH_DOUBTFUL };
+/* May who needs an element be told that it is lost? */
+enum {
+    GRAPH_MADE,     /* no: it is made again */
+    GRAPH_CUT,      /* yes: it depends on what nobody can make again, a put or a replay */
+    GRAPH_PUT_HERE, /* it was put and not written since: a call no, its device is there */
+};
 
 struct graph_array {
     bool exists;
@@ -219,8 +225,7 @@ struct graph_array {
     uint8_t
         *failed;   /* an element: FAILED: it has no right value; DOUBTFUL: perhaps it has */
     uint8_t *home; /* an element: device + 1 that wrote it */
-    uint8_t
-        *cut; /* an element: it depends on what nobody can make again, a put or a replay */
+    uint8_t *cut;  /* an element: GRAPH_MADE .. GRAPH_PUT_HERE */
     struct pl_vec partials; /* struct graph_partial */
     uint32_t partial_op;
     struct pl_vec held; /* uint32_t: refs that are snapshots of it */
@@ -230,6 +235,8 @@ void graph_array_init(struct graph_array *array, const struct pl_shape *shape);
 void graph_array_finish(struct graph_array *array);
 struct kernel_arg graph_array_arg(const struct graph_array *array,
                                   const struct pl_view *view, uint32_t mode);
+/* Is there one that is not GRAPH_MADE, or that is GRAPH_CUT? */
+bool graph_array_rooted(const struct graph_array *array, const struct pl_box *box);
 bool graph_array_cut(const struct graph_array *array, const struct pl_box *box);
 bool graph_array_failed(const struct graph_array *array, const struct pl_box *box);
 /* Is there something of which nobody can say whether it failed? If it did not, it is as the model has it. */

@@ -133,6 +133,15 @@ static bool reads(const struct graph_arg *arg)
            (arg->mode == KERNEL_OUT && !pl_view_dense(&arg->root));
 }
 
+/* What was put is there until a call that reads it is over; a read is asked again where it is by then. */
+static bool arg_cut_off(const struct graph_array *array, const struct graph_arg *arg,
+                        bool call)
+{
+    struct pl_box hull = pl_view_hull(&arg->root);
+
+    return call ? graph_array_cut(array, &hull) : graph_array_rooted(array, &hull);
+}
+
 /* Does it need, or is it, what the head cannot make again? */
 static bool cut_off(const struct check *check, const struct graph_step *step)
 {
@@ -141,14 +150,35 @@ static bool cut_off(const struct check *check, const struct graph_step *step)
         return true;
     }
     for (uint32_t i = 0; i < step->arg_count; i++) {
-        struct pl_box hull              = pl_view_hull(&step->args[i].root);
         const struct graph_array *array = &check->arrays[step->args[i].ref];
 
-        if (reads(&step->args[i]) && array->exists && graph_array_cut(array, &hull)) {
+        if (reads(&step->args[i]) && array->exists &&
+            arg_cut_off(array, &step->args[i], step->kind == GRAPH_RUN)) {
             return true;
         }
     }
     return false;
+}
+
+/* known: graph_array_failed, say. */
+static bool has_input(const struct check *check, const struct graph_step *step,
+                      bool (*known)(const struct graph_array *array,
+                                    const struct pl_box *box))
+{
+    for (uint32_t i = 0; i < step->arg_count; i++) {
+        struct pl_box hull = pl_view_hull(&step->args[i].root);
+
+        if (reads(&step->args[i]) && known(&check->arrays[step->args[i].ref], &hull)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Is what it makes lost for good when it is lost some time later? */
+static bool is_rooted(const struct check *check, const struct graph_step *step)
+{
+    return cut_off(check, step) || has_input(check, step, graph_array_rooted);
 }
 
 /* A device, or a host, was lost for good. Who named a device may have named that one. */
@@ -405,21 +435,6 @@ static void arrays_prepare(struct check *check, const struct graph_step *step)
     }
 }
 
-/* known: graph_array_failed or graph_array_doubtful. */
-static bool has_input(const struct check *check, const struct graph_step *step,
-                      bool (*known)(const struct graph_array *array,
-                                    const struct pl_box *box))
-{
-    for (uint32_t i = 0; i < step->arg_count; i++) {
-        struct pl_box hull = pl_view_hull(&step->args[i].root);
-
-        if (reads(&step->args[i]) && known(&check->arrays[step->args[i].ref], &hull)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* became: of what it writes, GRAPH_RIGHT or GRAPH_DOUBTFUL. */
 static void execute(struct check *check, const struct graph_step *step, uint32_t index,
                     uint8_t became)
@@ -427,7 +442,7 @@ static void execute(struct check *check, const struct graph_step *step, uint32_t
     struct kernel_arg args[SIM_ARGS_MAX];
     struct pl_err err = {0};
     uint8_t home      = ran_on(check, step);
-    bool cut          = cut_off(check, step);
+    bool cut          = is_rooted(check, step);
 
     for (uint32_t i = 0; i < step->arg_count; i++) {
         const struct graph_arg *arg = &step->args[i];
@@ -447,7 +462,7 @@ static void execute(struct check *check, const struct graph_step *step, uint32_t
         if (arg->mode != KERNEL_IN) {
             graph_array_mark(array, &hull, array->failed, became);
             graph_array_mark(array, &hull, array->home, home);
-            graph_array_mark(array, &hull, array->cut, cut);
+            graph_array_mark(array, &hull, array->cut, cut ? GRAPH_CUT : GRAPH_MADE);
         }
     }
     if (kernel_run_cpu_now(kernel_by_name(step->function), args, step->arg_count,
@@ -614,6 +629,25 @@ static void check_run(struct check *check, const struct graph_step *step, uint32
     fail_outputs(check, step);
 }
 
+/*
+ * Only its client has the bytes. They are not lost as long as the device is there to which they went, unless the client allows that they are written over;
+ * where that is full they may be brought back to another one.
+ */
+static uint8_t put_marks(const struct check *check, const struct graph_step *step)
+{
+    struct sim *sim = check->sim;
+    uint8_t home    = ran_on(check, step);
+
+    if (step->kind == GRAPH_PUT_SHARED && step->answers[0]->status == PLASMON_OK) {
+        home = (uint8_t)(sim->owner_of[wire_buffer_device(step->answers[0]->buffer)] + 1);
+    }
+    return step->donatable || home == 0 || sim->workers[home - 1].gone ||
+                   sim->config.spill_memory != 0 ||
+                   sim_node_of(&sim->workers[home - 1])->counted
+               ? GRAPH_CUT
+               : GRAPH_PUT_HERE;
+}
+
 static void check_put(struct check *check, const struct graph_step *step, uint32_t index)
 {
     struct graph_array *array = &check->arrays[step->args[0].ref];
@@ -636,7 +670,7 @@ static void check_put(struct check *check, const struct graph_step *step, uint32
     }
     graph_array_mark(array, &all, failed ? array->failed : array->home,
                      failed ? 1 : ran_on(check, step));
-    graph_array_mark(array, &all, array->cut, 1);
+    graph_array_mark(array, &all, array->cut, put_marks(check, step));
 }
 
 /* READ and MAP. */

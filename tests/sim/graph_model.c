@@ -140,9 +140,19 @@ bool graph_array_failed(const struct graph_array *array, const struct pl_box *bo
     return box_walk(array, box, element_failed, (void *)(uintptr_t)array);
 }
 
+static bool element_rooted(void *user, uint64_t index)
+{
+    return ((const struct graph_array *)user)->cut[index] != GRAPH_MADE;
+}
+
+bool graph_array_rooted(const struct graph_array *array, const struct pl_box *box)
+{
+    return box_walk(array, box, element_rooted, (void *)(uintptr_t)array);
+}
+
 static bool element_cut(void *user, uint64_t index)
 {
-    return ((const struct graph_array *)user)->cut[index] != 0;
+    return ((const struct graph_array *)user)->cut[index] == GRAPH_CUT;
 }
 
 bool graph_array_cut(const struct graph_array *array, const struct pl_box *box)
@@ -306,8 +316,8 @@ static void fold_group(struct graph_array *array, struct graph_partial **members
         doubtful |= members[i]->doubtful;
         cut |= members[i]->cut;
     }
-    if (cut || graph_array_cut(array, &box)) {
-        graph_array_mark(array, &box, array->cut, 1);
+    if (cut || graph_array_rooted(array, &box)) {
+        graph_array_mark(array, &box, array->cut, GRAPH_CUT);
     }
     if (failed) {
         graph_array_mark(array, &box, array->failed, GRAPH_FAILED);

@@ -83,6 +83,16 @@ static const struct graph_profile with_losses_and_crashes = {.devices_min    = 2
                                                              .crashes_most   = 4,
                                                              .check_every    = 200};
 
+/* .. of what was put, too. */
+static const struct graph_profile with_losses_and_puts = {.devices_min    = 2,
+                                                          .devices_max    = 4,
+                                                          .steps_min      = 30,
+                                                          .steps_max      = 80,
+                                                          .gone_permille  = 1000,
+                                                          .pairs_permille = 300,
+                                                          .crash_permille = 300,
+                                                          .check_every    = 200};
+
 /* Two hosts of two devices each: what is large goes from one to the other in parts. */
 static const struct graph_profile two_hosts = {.devices_min    = 4,
                                                .devices_max    = 4,
@@ -268,6 +278,11 @@ TEST(random_programs_notice_retired_memory_that_is_read_after_a_loss)
     assert_found("head.rebuild_retired", &with_losses_and_crashes, 10 * GRAPHS_MAX);
 }
 
+TEST(random_programs_notice_a_put_that_is_given_up_before_its_readers_are_over)
+{
+    assert_found("head.roots_let_go", &with_losses_and_puts, 2 * GRAPHS_MAX);
+}
+
 TEST(random_programs_notice_what_had_begun_and_counts_as_untouched)
 {
     assert_found("head.spared_begun", &with_losses_and_crashes, 2 * GRAPHS_MAX);
@@ -382,6 +397,7 @@ TEST(programs_without_a_bug_pass_with_little_memory_and_with_losses)
     }
     for (uint64_t seed = FIRST_SEED; seed < FIRST_SEED + GRAPHS_MAX / 4; seed++) {
         ASSERT_TRUE(graph_run(seed, &with_losses_and_crashes, coverage, true));
+        ASSERT_TRUE(graph_run(seed, &with_losses_and_puts, coverage, true));
         ASSERT_TRUE(graph_run(seed, &two_hosts, coverage, true));
     }
     pl_free(coverage);
