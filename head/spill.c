@@ -329,13 +329,14 @@ bool head_spill_out(struct head_core *core, struct head_buffer *buffer, bool ahe
 static bool may_be_dropped(struct head_core *core, struct head_buffer *buffer,
                            enum head_spill_for purpose)
 {
+    struct head_spill_host *spill = head_spill_host_of(core, buffer->device->host);
+
     if (buffer->replica) {
         return true;
     }
-    return head_spill_droppable(buffer) &&
-           head_spill_reserve(core, head_spill_host_of(core, buffer->device->host), 0,
-                              purpose) &&
-           head_spill_droppable(buffer);
+    /* Without one, what lies in memory of another host is not for this one to count on. */
+    return spill != NULL && head_spill_droppable(buffer) &&
+           head_spill_reserve(core, spill, 0, purpose) && head_spill_droppable(buffer);
 }
 
 /* It goes, if it may; the buffer may be freed. */

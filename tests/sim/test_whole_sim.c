@@ -120,11 +120,12 @@ TEST(programs_that_found_something)
 
 /*
  * 6219351061: a copy for a shadow failed with one of its parts, and took the others, which it alone had, for lost to all: a value that was well
- * failed with them. 7276069590: a recorded graph went on naming the device where it had been planned, which was being drained.
+ * failed with them. 7276069590: a recorded graph went on naming the device where it had been planned, which was being drained. 8888101: the head
+ * looked for memory for spilling on a host that has none.
  */
 TEST(programs_that_found_something_later)
 {
-    static const uint64_t seeds[] = {6219351061, 7276069590};
+    static const uint64_t seeds[] = {6219351061, 7276069590, 8888101};
 
     test_expect_log();
     seeds_log_errors();
