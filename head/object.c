@@ -351,9 +351,10 @@ void head_tile_hold(struct head_core *core, struct head_tile *tile)
     }
 }
 
+/* What may fail with the value of something else is no copy to rely on. */
 static bool is_another(const struct head_buffer *buffer, const void *user)
 {
-    return buffer != user;
+    return buffer != user && !head_move_joint(buffer);
 }
 
 struct beyond {
@@ -365,7 +366,8 @@ static bool is_beyond(const struct head_buffer *buffer, const void *user)
 {
     const struct beyond *beyond = user;
 
-    return buffer != beyond->buffer && buffer->device != beyond->device;
+    return buffer != beyond->buffer && buffer->device != beyond->device &&
+           !head_move_joint(buffer);
 }
 
 /* Does it mind that this part of the tile is written over there? */

@@ -149,12 +149,24 @@ static void need(struct head_rebuild *rebuild, struct head_tile *tile,
     plan(rebuild, tile->record);
 }
 
+/* It does not fail with the value of something else, made later than this one, say (move.c). */
+static bool stands_alone(const struct head_buffer *buffer, const void *user)
+{
+    (void)user;
+    return !head_move_joint(buffer) || pl_bug("head.joint_is_there");
+}
+
+static bool is_covered(const struct head_tile *tile, const struct pl_box *box)
+{
+    return head_tile_covered_by(tile, stands_alone, NULL, box);
+}
+
 /* Perhaps where a launch that is no more was to overwrite it. */
 static bool is_there(struct head_core *core, struct head_tile *tile,
                      const struct pl_box *box)
 {
-    return head_tile_covered(tile, NULL, box) ||
-           (head_spared_give_back(core, tile) && head_tile_covered(tile, NULL, box));
+    return is_covered(tile, box) ||
+           (head_spared_give_back(core, tile) && is_covered(tile, box));
 }
 
 static void close_over(struct head_rebuild *rebuild)
