@@ -201,8 +201,12 @@ static void end_run(void *user)
         end_writable_locked(end);
     }
 
-    /* Ours comes after the other side's, unless the other side closed as well. */
-    if (!end->finished && (other->closed_here || other->finished)) {
+    /*
+     * Ours comes after the other side's, unless the other side closed as well; and after what came while `writable` ran, for which this is
+     * posted again.
+     */
+    if (!end->finished && (other->closed_here || other->finished) &&
+        (end->closed_here || end->inbox.first == NULL)) {
         end->finished = true;
         end_take_status_locked(end);
         pl_mutex_unlock(&pair->lock);
