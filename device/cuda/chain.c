@@ -11,9 +11,8 @@
  * goes in: chains of 32, 16, 8 and 4, as they fit, and up to 3 launches as such. A launch of a graph costs about as much as two of kernels, so less than 4 are none.
  *
  * A CHAIN IS NOT MADE WHEN IT IS NEEDED: instantiating one was seen to wait for work of the device (docs/ordering.md). They are made with the stream, of kernels
- * that copy nothing, and launched once, for the first launch is what brings them to the device. (cuGraphUpload() would do so, too, but in a process that had
- * called it each kernel of all graphs took 7 % longer: docs/measurements.md.) Two of each length take turns. Kernels of a chain that is launched are replaced for its
- * next launch only: launches under way keep theirs (cuGraphExecKernelNodeSetParams).
+ * that copy nothing, and launched once, for the first launch is what brings them to the device. Two of each length take turns. Kernels of a chain that is launched are
+ * replaced for its next launch only: launches under way keep theirs (cuGraphExecKernelNodeSetParams).
  *
  * WHAT IS REFUSED LATE. Callers check what they keep, and the driver is asked only when it goes in. A chain that the driver refuses goes in launch by launch; a launch
  * that it refuses then is told by device_launch_failure(), and before that, before anything behind it is in the stream, by the device's `launch_failed`.
