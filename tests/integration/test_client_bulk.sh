@@ -33,7 +33,7 @@ on_host 1 head "$bin/plasmon-head" --listen 10.97.0.1:7070 "${head_tls[@]}"
 # A put: in the middle of a part, twice, and when all of it is there and nobody was told. A get: behind what announces a part.
 export PLASMON_FAULT=worker0.1/transfer.bulk_client_half:4=kill,worker0.2/transfer.bulk_client_half:2=stop
 PLASMON_FAULT=$PLASMON_FAULT,worker0.3/transfer.bulk_client_done=stop
-PLASMON_FAULT=$PLASMON_FAULT,worker1.1/transfer.bulk_client_part:5=kill,worker1.2/transfer.bulk_client_part:2=stop
+PLASMON_FAULT=$PLASMON_FAULT,worker1.1/transfer.bulk_client_part:5=kill,worker1.2/transfer.bulk_client_part:0=stop
 start_store 2
 unset PLASMON_FAULT
 until_true both_up || fail "the devices"
@@ -44,7 +44,9 @@ if grep -q "PLASMON_FAULTS is off" "$dir/store2.log"; then
   echo "SKIP: this build has no fault points"
   exit 77
 fi
-[ "$(restarts)" = "3 2 " ] || fail "restarts of the devices: $(restarts)"
+# The second worker of device 1 is stopped unless the get needs nothing more of it.
+ended() { case "$(restarts)" in "3 1 " | "3 2 ") true ;; *) false ;; esac; }
+ended || fail "restarts of the devices: $(restarts)"
 until_true both_up || fail "the devices after their restarts"
 
 for what in "values 2" "views 2" "threads 2"; do
@@ -70,4 +72,4 @@ ip -n "$tag-3" route add blackhole 10.97.0.2/32 || fail "a network that is cut"
 on_client "$program" large 0 >"$dir/lone.log" 2>&1 || fail "a client that does not reach the workers"
 grep -q "go through the head" "$dir/lone.log" || fail "nothing was said: $(cat "$dir/lone.log")"
 [ "$(moved bulk)" = "$before" ] || fail "something went over the bulk channel"
-[ "$(restarts)" = "3 2 " ] || fail "restarts of the devices in the end: $(restarts)"
+ended || fail "restarts of the devices in the end: $(restarts)"
