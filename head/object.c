@@ -351,17 +351,12 @@ void head_tile_hold(struct head_core *core, struct head_tile *tile)
     }
 }
 
-/* What may fail with the value of something else is no copy to rely on. */
-static bool is_another(const struct head_buffer *buffer, const void *user)
-{
-    return buffer != user && !head_move_joint(buffer);
-}
-
 struct beyond {
     const struct head_buffer *buffer;
-    const struct head_device *device;
+    const struct head_device *device; /* NULL: on any */
 };
 
+/* What may fail with the value of something else is no copy to rely on. */
 static bool is_beyond(const struct head_buffer *buffer, const void *user)
 {
     const struct beyond *beyond = user;
@@ -379,11 +374,11 @@ static bool minds(const struct head_array *array, const struct head_tile *tile,
     if (buffer == NULL) {
         return array->space != NULL;
     }
-    if (array->root != NULL) {
-        return buffer->device != array->root &&
-               !head_tile_covered_by(tile, is_beyond, &beyond, box);
+    if (array->root == NULL && !array->apart) {
+        return true;
     }
-    return !array->apart || !head_tile_covered_by(tile, is_another, buffer, box);
+    return buffer->device != array->root &&
+           !head_tile_covered_by(tile, is_beyond, &beyond, box);
 }
 
 bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_array *array,

@@ -194,7 +194,6 @@ uint64_t kernel_cuda_operations(const struct kernel_function *function,
     case KERNEL_ID_determinant:
         return solver_operations(&args[arg_count - 1]);
     case KERNEL_ID_cholesky:
-        return OPERATIONS_PANEL * (columns(&args[1]) / CUDA_PANEL + 2);
     case KERNEL_ID_cholesky_solve:
     case KERNEL_ID_solve_triangular: /* two trsm, each by blocks */
         return OPERATIONS_PANEL * (columns(&args[1]) / CUDA_PANEL + 2);
