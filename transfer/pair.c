@@ -142,6 +142,7 @@ static void pairs_reap(struct transfer_pairs *pairs)
             (!pair->on.broken || pair->quiet_told || pairs->stop)) {
             pl_list_remove(&pair->link);
             (void)pthread_join(pair->thread, NULL); /* it does nothing more */
+            pl_cond_finish(&pair->asked);
             pl_free(pair);
         }
     }
@@ -159,6 +160,7 @@ void transfer_pairs_destroy(struct transfer_pairs *pairs)
     pairs->stop = true;
     pl_cond_broadcast(&pairs->changed);
     pl_list_for_each(pos, &pairs->pairs) {
+        pl_cond_broadcast(&pl_container_of(pos, struct pair, link)->asked);
         while (!pl_container_of(pos, struct pair, link)->thread_over) {
             pl_cond_wait(&pairs->changed, &pairs->lock);
         }
@@ -231,6 +233,11 @@ plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
     if (pair == NULL) {
         return status != PLASMON_OK ? status : PLASMON_ENOMEM;
     }
+    status = pl_cond_init(&pair->asked);
+    if (status != PLASMON_OK) {
+        pl_free(pair);
+        return status;
+    }
     pl_list_init(&pair->link);
     pair->pairs      = pairs;
     pair->on         = (struct transfer_lane_pair){.key = *key, .uncertain = true};
@@ -248,6 +255,7 @@ plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
     }
     pl_mutex_unlock(&pairs->lock);
     if (status != PLASMON_OK) {
+        pl_cond_finish(&pair->asked);
         pl_free(pair);
     }
     return status;
@@ -261,7 +269,7 @@ void transfer_pair_close(struct transfer_pairs *pairs, const struct transfer_pai
     pair = pair_find_locked(pairs, key);
     PL_CHECK(pair != NULL && pair->on.halves == 0);
     pair->close_asked = true;
-    pl_cond_broadcast(&pairs->changed);
+    pl_cond_broadcast(&pair->asked);
     pl_mutex_unlock(&pairs->lock);
 }
 
@@ -273,7 +281,7 @@ void transfer_pair_break(struct transfer_pairs *pairs, const struct transfer_pai
     pair = pair_find_locked(pairs, key);
     PL_CHECK(pair != NULL);
     pair->on.broken = true;
-    pl_cond_broadcast(&pairs->changed);
+    pair_watch_wake_locked(pairs);
     pl_mutex_unlock(&pairs->lock);
 }
 
@@ -285,7 +293,7 @@ void transfer_pair_abort(struct transfer_pairs *pairs, const struct transfer_pai
     pair = pair_find_locked(pairs, key);
     PL_CHECK(pair != NULL && pair->on.broken);
     pair->abort_asked = true;
-    pl_cond_broadcast(&pairs->changed);
+    pl_cond_broadcast(&pair->asked);
     pl_mutex_unlock(&pairs->lock);
 }
 
@@ -297,7 +305,7 @@ void transfer_pair_free(struct transfer_pairs *pairs, const struct transfer_pair
     pair = pair_find_locked(pairs, key);
     PL_CHECK(pair != NULL && pair->ended_told);
     pair->free_asked = true;
-    pl_cond_broadcast(&pairs->changed);
+    pl_cond_broadcast(&pair->asked);
     pl_mutex_unlock(&pairs->lock);
 }
 
@@ -400,7 +408,7 @@ static void half_add_locked(struct transfer_pairs *pairs, struct pair *pair,
         (void)snprintf(news.text, sizeof(news.text), "%.199s", text);
         pair_tell_locked(pair, &news);
     }
-    pl_cond_broadcast(&pairs->changed);
+    pair_watch_wake_locked(pairs);
 }
 
 plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
@@ -451,7 +459,7 @@ static plasmon_status_t half_stage(struct transfer_pairs *pairs, uint32_t index)
 
     pl_mutex_lock(&pairs->lock);
     found = transfer_lane_stage_next(&lane->on, &half);
-    pl_cond_broadcast(&pairs->changed);
+    pair_watch_wake_locked(pairs);
     pl_mutex_unlock(&pairs->lock);
     if (!found) {
         return PLASMON_OK;
@@ -497,7 +505,7 @@ plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
         pair->on.broken) { /* else it never carried anything, or carries nothing */
         *out_first = transfer_lane_first_lost(lane, &pair->on);
         transfer_lane_stage(lane, &pair->on);
-        pl_cond_broadcast(&pairs->changed);
+        pair_watch_wake_locked(pairs);
     }
     pl_mutex_unlock(&pairs->lock);
     return transfer_pairs_stage_next(pairs);
@@ -517,6 +525,6 @@ void transfer_pair_sent(struct transfer_pairs *pairs, uint64_t seq)
 {
     pl_mutex_lock(&pairs->lock);
     transfer_lane_sent(&pairs->lanes[TRANSFER_LANE_SENDS].on, seq);
-    pl_cond_broadcast(&pairs->changed);
+    pair_watch_wake_locked(pairs);
     pl_mutex_unlock(&pairs->lock);
 }

@@ -34,6 +34,8 @@ struct pair {
     bool ended_told;
     bool quiet_told;
     bool thread_over;
+    struct pl_cond
+        asked; /* of its thread: it was asked for one of these, or all is to stop */
     uint64_t abort_since_ns; /* 0: no call that ends or frees it is going on */
 };
 
@@ -63,8 +65,9 @@ struct transfer_pairs {
     struct lane lanes[TRANSFER_LANES];
     pthread_t watcher;
 
-    struct pl_mutex lock; /* rank PL_RANK_LEAF */
-    struct pl_cond changed;
+    struct pl_mutex lock;   /* rank PL_RANK_LEAF */
+    struct pl_cond changed; /* of the watcher, and of who waits for threads to be over */
+    bool watcher_sleeps;
     struct pl_list pairs;
     struct pl_vec news; /* struct transfer_pair_news */
     uint64_t looked_ns; /* when the watcher last looked */
@@ -81,5 +84,7 @@ void pair_tell_locked(struct pair *pair, struct transfer_pair_news *news);
 
 /* pair_watch.c */
 void *pair_watch_run(void *pairs);
+/* There is something new on a lane. Costs nothing while the watcher looks anyway: this comes with every half. */
+void pair_watch_wake_locked(struct transfer_pairs *pairs);
 
 #endif

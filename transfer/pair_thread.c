@@ -130,9 +130,9 @@ static void pair_abort(struct pair *pair, struct device_comm *comm)
     pair_call(pair, device_comm_cut, comm);
     pl_mutex_lock(&pairs->lock);
     pair->on.aborted = true;
-    pl_cond_broadcast(&pairs->changed);
+    pair_watch_wake_locked(pairs);
     while (!pair->free_asked && !pairs->stop && !pl_bug("transfer.free_at_once")) {
-        pl_cond_wait(&pairs->changed, &pairs->lock);
+        pl_cond_wait(&pair->asked, &pairs->lock);
     }
     pl_mutex_unlock(&pairs->lock);
     pair_call(pair, device_comm_abort, comm);
@@ -146,7 +146,7 @@ static bool pair_wait(struct pair *pair)
 
     pl_mutex_lock(&pairs->lock);
     while (!pair->abort_asked && !pair->close_asked && !pairs->stop) {
-        pl_cond_wait(&pairs->changed, &pairs->lock);
+        pl_cond_wait(&pair->asked, &pairs->lock);
     }
     close      = pair->close_asked && !pair->on.broken && !pairs->stop;
     pair->comm = NULL; /* nobody else uses it from here on */

@@ -218,6 +218,14 @@ static void pause_between(const struct transfer_pairs *pairs, uint32_t looks)
     }
 }
 
+void pair_watch_wake_locked(struct transfer_pairs *pairs)
+{
+    if (pairs->watcher_sleeps) {
+        pairs->watcher_sleeps = false;
+        pl_cond_broadcast(&pairs->changed);
+    }
+}
+
 void *pair_watch_run(void *user)
 {
     struct transfer_pairs *pairs = user;
@@ -242,8 +250,10 @@ void *pair_watch_run(void *user)
             pause_between(pairs, looks);
             pl_mutex_lock(&pairs->lock);
         } else {
+            pairs->watcher_sleeps = true;
             (void)pl_cond_wait_until(&pairs->changed, &pairs->lock, now_ns + SLEEP_NS);
-            looks = 0;
+            pairs->watcher_sleeps = false;
+            looks                 = 0;
         }
     }
     pl_mutex_unlock(&pairs->lock);
