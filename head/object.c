@@ -265,6 +265,11 @@ bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *b
     return head_tile_covered_by(tile, is_wanted, buffer, box);
 }
 
+bool head_tile_shown(const struct head_tile *tile)
+{
+    return tile->refs > tile->makers;
+}
+
 bool head_tile_missing(const struct head_tile *tile)
 {
     uint32_t fragments = 0;

@@ -214,6 +214,8 @@ bool head_tile_covered_by(const struct head_tile *tile,
 /* In this buffer (NULL: in some buffer)? */
 bool head_tile_covered(const struct head_tile *tile, const struct head_buffer *buffer,
                        const struct pl_box *box);
+/* Has anybody it but unfinished tasks that make it? */
+bool head_tile_shown(const struct head_tile *tile);
 /* Is any part of what somebody has of it nowhere? Who makes it does not count. */
 bool head_tile_missing(const struct head_tile *tile);
 /* From now on, until it is released, no buffer that it lies in is written in place. */

@@ -35,11 +35,6 @@
 
 /* --------------------------------------------------------------------------------- what must be run again */
 
-bool head_tile_shown(const struct head_tile *tile)
-{
-    return tile->refs > tile->makers;
-}
-
 /*
  * Memory that was given up because nobody was going to look there again: its worker may use it for something else already, and the plan counts on
  * that. (Not only what is retired: what leaves is retired once its last launch is sent, whatever we find here.)

@@ -37,9 +37,6 @@ struct head_rebuild {
     uint64_t never;
 };
 
-/* Somebody but an unfinished task that makes it has it. */
-bool head_tile_shown(const struct head_tile *tile);
-
 /* ---- rerun.c */
 /* Arrays that show what the call read: from now on nothing of it is written in place. */
 void head_rerun_hold(struct head_rebuild *rebuild, struct head_rerun *rerun);

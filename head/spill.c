@@ -107,17 +107,20 @@ void head_spill_keep_others(struct head_buffer *buffer)
 }
 
 struct forgotten {
-    struct head_tile *tile; /* held */
+    struct head_tile *tile; /* kept */
     struct pl_box box;
 };
 
-/* Does somebody who shows the tile lack some of the box? What has been written over in all that show it may be nowhere. */
+/*
+ * Does somebody who shows the tile lack some of the box? What has been written over in all that show it may be nowhere; what nobody shows any more
+ * may, too, and does not fail: a call that is run again may want it, and have it made again.
+ */
 static bool is_lacked(const struct head_tile *tile, const struct pl_box *box)
 {
     const struct pl_list *pos;
 
     if (pl_list_empty(&tile->fragments)) {
-        return !head_tile_covered(tile, NULL, box);
+        return head_tile_shown(tile) && !head_tile_covered(tile, NULL, box);
     }
     pl_list_for_each(pos, &tile->fragments) {
         struct pl_box part;
@@ -153,7 +156,7 @@ void head_spill_forget(struct head_core *core, struct head_buffer *buffer,
 
             PL_CHECK(place != NULL);
             *place = (struct forgotten){.tile = instance->tile, .box = part};
-            instance->tile->refs++;
+            head_tile_keep(core, instance->tile);
         }
     }
     head_buffer_forget(core, buffer, box, before);
@@ -164,7 +167,7 @@ void head_spill_forget(struct head_core *core, struct head_buffer *buffer,
         if (one->tile->failure == NULL && is_lacked(one->tile, &one->box)) {
             head_tile_lose(core, one->tile, failure);
         }
-        head_tile_release(core, one->tile);
+        head_tile_unkeep(core, one->tile);
     }
     pl_vec_finish(&forgotten);
 }

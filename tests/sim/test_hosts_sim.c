@@ -82,13 +82,16 @@ TEST(beside_workers_stores_and_heads_that_die_and_stand_still)
 
 /*
  * 1439352535: of a version that had been overwritten the only copy left was one that a kernel was to bring together with a part made later, which
- * failed; a read that came again after the loss took it, and failed with that. The seeded bug takes it still.
+ * failed; a read that came again after the loss took it, and failed with that. The seeded bug takes it still. 2832176084, 5637: such a copy failed when
+ * the version was nobody's any more, and took it for failed; a call that came again after a loss failed with it instead of having it made again.
  */
 TEST(programs_that_found_something)
 {
     test_expect_log();
     seeds_log_errors();
     ASSERT_TRUE(graph_run(1439352535, &made, &sum, true));
+    ASSERT_TRUE(graph_run(2832176084, &made, &sum, true));
+    ASSERT_TRUE(graph_run(5637, &made, &sum, true));
 #ifdef PL_FAULTS
     pl_bug_arm("head.joint_is_there");
     ASSERT_TRUE(!graph_run(1439352535, &made, &sum, true));
