@@ -12,6 +12,7 @@
  *   player.c   a client: a process that plays random programs (bench/stress) and judges what it reads
  *   report.c   what it comes to: as text, JSON, a picture
  *   where.c    where the time went when a worker was replaced
+ *   slow.c     what a recovery consisted of that took too long
  *   progress.c how it comes along, while it does
  *   soak.c     the other command: the same load without faults
  *   samples.c  what processes use, over time, and the line through it
@@ -188,6 +189,15 @@ const char *chaos_kind_name(enum chaos_kind kind);
 int chaos_kind_cost(enum chaos_kind kind); /* enum chaos_cost; -1: nothing */
 /* Milliseconds to recover in; 0: none is stated. */
 double chaos_kind_target(enum chaos_kind kind, bool gpu);
+/* Milliseconds from which on what it consisted of is told: the target where there is one. */
+double chaos_kind_slow(enum chaos_kind kind, bool gpu);
+
+enum { CHAOS_MARKS = 6, CHAOS_LOGS = 2 };
+/* A moment on the way to recovery. */
+struct chaos_mark {
+    const char *what; /* lent for ever */
+    uint64_t at_ns;
+};
 
 /* A fault that is under way. */
 struct chaos_fault {
@@ -208,6 +218,9 @@ struct chaos_fault {
     struct plasmon_ref *probe; /* a task that is to be done; NULL: none */
     struct plasmon_ref **fill; /* what fills the device, or the one that misbehaves */
     uint32_t fill_count;
+    struct chaos_mark marks[CHAOS_MARKS];
+    uint32_t mark_count;
+    uint64_t log_from[CHAOS_LOGS]; /* what is behind is of this fault */
 };
 
 /* How a fault came along. */
@@ -226,11 +239,12 @@ struct chaos_tally {
     struct pl_vec samples; /* struct chaos_sample */
     uint64_t redone, rebuilt_tasks, rebuilt_bytes;
     uint64_t wrong; /* seen by the main process itself */
+    uint32_t slow;  /* recoveries that took too long */
     uint64_t hung;  /* faults after which nothing went on, clients that did not end */
     char text[CHAOS_TEXT_BYTES];
 };
 
-/* What has taken so long that it was told: after 10 s, and after twice that each time. */
+/* What has taken so long that it was told: after 4 s, and after twice that each time. */
 struct chaos_late {
     uint64_t since_ns, next_ns;
 };
@@ -284,6 +298,16 @@ uint64_t chaos_draw(struct chaos *chaos, uint64_t bound); /* 0 .. bound - 1 */
 /* The sum over all slots of an _Atomic uint64_t of struct chaos_slot. */
 uint64_t chaos_sum_at(const struct chaos_board *board, size_t offset);
 #define CHAOS_SUM(board, field) chaos_sum_at(board, offsetof(struct chaos_slot, field))
+
+/* ------------------------------------------------------------------------------------------------ slow.c */
+
+/* Before it happens. */
+void chaos_slow_begin(const struct chaos *chaos, struct chaos_fault *fault);
+/* It has come so far. Those beyond CHAOS_MARKS are left out. */
+void chaos_mark(struct chaos_fault *fault, const char *what);
+/* It is over: tells what it consisted of if it took too long. */
+void chaos_slow_tell(struct chaos *chaos, const struct chaos_fault *fault,
+                     double recover_ms);
 
 /* ------------------------------------------------------------------------------------------------ progress.c */
 

@@ -15,6 +15,8 @@
     (4000 * MS) /* a worker that dies sooner may be replaced later (store/worker_proc.h) */
 #define APART_NS       (3000 * MS) /* Redis stores on disk once a second */
 #define FILL_MIN_BYTES (UINT64_C(8) << 20)
+#define SLOW_CPU_MS    1000                  /* of kinds without a target */
+#define SLOW_GPU_MS    3000                  /* a host is there again after 2.6 s */
 #define SPILL_BYTES    (UINT64_C(128) << 20) /* what cluster.c gives: memory and files */
 
 /* ------------------------------------------------------------------------------------------------ kinds */
@@ -56,6 +58,13 @@ int chaos_kind_cost(enum chaos_kind kind)
 double chaos_kind_target(enum chaos_kind kind, bool gpu)
 {
     return kinds[kind].target_ms[gpu];
+}
+
+double chaos_kind_slow(enum chaos_kind kind, bool gpu)
+{
+    double target = chaos_kind_target(kind, gpu);
+
+    return target > 0 ? target : gpu ? SLOW_GPU_MS : SLOW_CPU_MS;
 }
 
 /* ------------------------------------------------------------------------------------------------ may it be? */
@@ -206,7 +215,7 @@ static void kill_store(struct chaos_cluster *cluster)
     chaos_kill(&cluster->store);
 }
 
-static void kill_host(struct chaos *chaos)
+static void kill_host(struct chaos *chaos, struct chaos_fault *fault)
 {
     pid_t workers[STRESS_DEVICES_MAX];
 
@@ -214,6 +223,7 @@ static void kill_host(struct chaos *chaos)
         workers[i] = chaos_worker(&chaos->cluster, i);
     }
     kill_store(&chaos->cluster); /* first, or it would replace them */
+    chaos_mark(fault, "the store is dead");
     for (uint32_t i = 0; i < chaos->cluster.devices; i++) {
         if (workers[i] > 0) {
             int fd = pl_pidfd_open(workers[i]);
@@ -224,6 +234,7 @@ static void kill_host(struct chaos *chaos)
             pl_fd_close(&fd);
         }
     }
+    chaos_mark(fault, "its workers are");
 }
 
 static void fill_device(struct chaos *chaos, struct chaos_fault *fault)
@@ -257,12 +268,14 @@ static void begin_process(struct chaos *chaos, struct chaos_fault *fault)
         fault->due_ns = later(chaos, 0, 1000);
         break;
     case CHAOS_HOST_KILL:
-        kill_host(chaos);
+        kill_host(chaos, fault);
         fault->due_ns = pl_now_ns();
         break;
     case CHAOS_HEAD_KILL:
         chaos_kill(&cluster->head);
+        chaos_mark(fault, "the head is dead");
         chaos_start_head(cluster); /* at once, as whoever supervises it would */
+        chaos_mark(fault, "the next one listens");
         chaos_probe(chaos, fault, PLASMON_ANYWHERE);
         break;
     case CHAOS_HEAD_STOP:
@@ -299,6 +312,7 @@ void chaos_fault_begin(struct chaos *chaos, struct chaos_fault *fault)
     if (fault->kind == CHAOS_CLIENT_KILL || fault->kind == CHAOS_CLIENT_STOP) {
         fault->steps_before = atomic_load(&board->slot[fault->device].ready);
     }
+    chaos_slow_begin(chaos, fault);
     fault->active   = true;
     fault->began_ns = fault->from_ns = pl_now_ns();
     switch (fault->kind) {

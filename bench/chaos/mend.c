@@ -18,6 +18,7 @@ static void ends_now(struct chaos *chaos, struct chaos_fault *fault)
     fault->step    = 1;
     fault->from_ns = pl_now_ns();
     chaos_probe(chaos, fault, PLASMON_ANYWHERE);
+    chaos_mark(fault, "what ended it was done");
 }
 
 static void note_progress(struct chaos *chaos, struct chaos_fault *fault)
@@ -66,12 +67,14 @@ static enum chaos_turn host_step(struct chaos *chaos, struct chaos_fault *fault)
 
     if (fault->step == 0) {
         chaos_start_store(&chaos->cluster);
+        chaos_mark(fault, "the next store is started");
         fault->step   = 1;
         fault->due_ns = now_ns;
     } else if (fault->step == 1 && now_ns >= fault->due_ns) {
         fault->due_ns = now_ns + 20 * MS; /* a question to the head each time */
         if (chaos_watch_devices(&chaos->cluster)) {
             fault->step = 2;
+            chaos_mark(fault, "its devices are up at the head, a small task is submitted");
             chaos_probe(chaos, fault, chaos_number(chaos, 0));
             memset(chaos->deaths, 0, sizeof(chaos->deaths)); /* another store counts */
         }
@@ -187,6 +190,7 @@ static void note_sample(struct chaos *chaos, const struct chaos_fault *fault)
         .recover_ms = (double)(until_ns - pl_min_u64(fault->from_ns, until_ns)) * 1e-6,
         .phased     = fault->phased,
     };
+    chaos_slow_tell(chaos, fault, sample->recover_ms);
     for (int i = 0; i < STORE_PHASES && fault->phased; i++) {
         uint64_t took_ns = store_phase_took(&fault->phases, (enum store_phase)i);
 

@@ -13,7 +13,7 @@
 #define S             UINT64_C(1000000000)
 #define EVERY_NS      (10 * S)
 #define STOOD_NS      (2 * S) /* between two looks, of which there are a thousand a second */
-#define LATE_FIRST_NS (10 * S)
+#define LATE_FIRST_NS (4 * S)
 
 void chaos_say(const struct chaos_cluster *cluster, const char *format, ...)
 {
