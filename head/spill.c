@@ -489,15 +489,43 @@ bool head_spill_obtain(struct head_core *core, struct head_device *device, uint6
 
 /* -------------------------------------------------------------------------------------------- bringing back */
 
-/* A device that the bytes can go to from host memory: `to`, or one of their host with the most room. */
-static struct head_device *
-landing(struct head_core *core, const struct head_spill_host *spill, struct head_device *to)
+/*
+ * The device whose spill into the copy may yet be taken back (spill_undo.c); NULL: that cannot be. It cannot once it is bound, nor while all that is planned to
+ * be in host memory fits there: then places need no file, and so nothing that could be full.
+ */
+static struct head_device *undecided(const struct head_buffer *copy)
 {
-    struct head_device *best = NULL;
-    uint64_t best_room       = 0;
+    const struct head_spill_host *spill = copy->device->spill;
+    const struct pl_list *pos;
+
+    if (spill->slab == HEAD_SLAB_READY &&
+        spill->home.bytes_live <= spill->config.memory_bytes) {
+        return NULL;
+    }
+    pl_list_for_each(pos, &copy->writers) {
+        const struct head_task *task = pl_container_of(pos, struct head_use, link)->task;
+
+        if (!task->bound && !task->device->gone) {
+            return task->device;
+        }
+    }
+    return NULL;
+}
+
+/*
+ * A device that the bytes can go to from host memory: `to`, or one of their host with the most room. If the spill may be taken back, one that can then copy
+ * from where the values stayed: where there is no direct way from there, that device itself, from which they go on by the ordinary routes.
+ */
+static struct head_device *landing(struct head_core *core, const struct head_buffer *copy,
+                                   struct head_device *to)
+{
+    const struct head_spill_host *spill = copy->device->spill;
+    struct head_device *source          = undecided(copy);
+    struct head_device *best            = NULL;
+    uint64_t best_room                  = 0;
 
     if (strcmp(to->host, spill->home.host) == 0) {
-        return to;
+        return source == NULL || head_move_direct(core, source, to) ? to : source;
     }
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
@@ -506,6 +534,7 @@ landing(struct head_core *core, const struct head_spill_host *spill, struct head
 
         if (!device->gone && device->joined &&
             strcmp(device->host, spill->home.host) == 0 && head_move_possible(device, to) &&
+            (source == NULL || head_move_direct(core, source, device)) &&
             (best == NULL || room > best_room)) {
             best      = device;
             best_room = room;
@@ -517,7 +546,7 @@ landing(struct head_core *core, const struct head_spill_host *spill, struct head
 static bool restore(struct head_core *core, struct head_buffer *copy,
                     struct head_device *to, struct head_failure **out_failure)
 {
-    struct head_device *device = landing(core, copy->device->spill, to);
+    struct head_device *device = landing(core, copy, to);
     struct head_buffer *buffer;
     struct head_operand operand;
     struct head_launch launch;

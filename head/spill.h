@@ -80,7 +80,9 @@ struct head_spill_host {
     uint64_t restores, restore_bytes;
     uint64_t write_backs, write_back_bytes; /* of these, .. */
     uint64_t cancels;                       /* .. were not needed before they were over */
-    uint64_t undone;              /* spills that found no place; not in a checkpoint */
+    uint64_t undone; /* spills that found no place; not in a checkpoint */
+    uint64_t
+        stranded; /* .. and restores that failed because the values then had no direct way to them; likewise */
     uint64_t writes, write_bytes; /* files that were written, and read */
     uint64_t reads, read_bytes;
     struct pl_list link; /* core->spill_hosts */

@@ -291,6 +291,7 @@ void head_core_spill_count(const struct head_core *core, struct head_spill_count
         out->write_back_bytes += spill->write_back_bytes;
         out->write_back_cancels += spill->cancels;
         out->undone += spill->undone;
+        out->stranded += spill->stranded;
         out->writes += spill->writes;
         out->write_bytes += spill->write_bytes;
         out->reads += spill->reads;

@@ -8,7 +8,8 @@
  *
  *   the values      are found in the buffer again: those in the copy that have not been released or overwritten since, in plan order
  *   the spill       is a launch with nothing to do. It does not fail: what it was to copy is there
- *   each restore    copies from the buffer instead. From a device that has no direct way to this one it cannot, and fails with who reads it
+ *   each restore    copies from the buffer instead. It is on a device that has a direct way to this one: while a spill may be taken back,
+ *                   restores land nowhere else (spill.c)
  *
  * In the plan the device now holds more than it has room for. What is planned from here on makes room as ever. What was planned before waits at its
  * worker, and a front that cannot get its memory by any means fails (device.c): that is the launch the room was wanted for, or one behind it.
@@ -112,6 +113,7 @@ void head_spill_undo(struct head_core *core, struct head_task *spill,
         if (head_move_direct(core, buffer->device, task->device)) {
             restore_copies(core, task, copy, buffer);
         } else {
+            copy->device->spill->stranded++;
             head_task_doom(core, task, failure);
         }
     }

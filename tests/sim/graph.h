@@ -180,7 +180,7 @@ struct graph_coverage {
         breaks, starvations, spills, restores, file_writes, file_reads, slab_moves, no_room,
         launches, replayed, components, over_limit, ended_by_force, fences, head_crashes,
         inputs_replayed, checkpoints, gone, rebuilt, shadows, given_back;
-    uint64_t write_backs, write_back_cancels, spill_deaths, spills_undone;
+    uint64_t write_backs, write_back_cancels, spill_deaths, spills_undone, spills_stranded;
     uint64_t drained;
     uint64_t checkpoints_spilled, checkpoints_graphs, checkpoints_lineage;
     uint64_t met[SIM_CELL_COUNT];

@@ -786,6 +786,7 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     coverage->write_back_cancels += spilled.write_back_cancels;
     coverage->spill_deaths += sim->spill_deaths;
     coverage->spills_undone += spilled.undone;
+    coverage->spills_stranded += spilled.stranded;
     coverage->file_writes += spilled.writes;
     coverage->file_reads += spilled.reads;
     coverage->slab_moves += sim->slab_moves;

@@ -116,6 +116,7 @@ TEST(disks_that_others_fill_lose_nothing)
     if (run_seeds(&profile)) {
         ASSERT_TRUE(sum.spills_undone > 0 && sum.file_writes > 0);
     }
+    ASSERT_EQ(sum.spills_stranded, 0); /* who reads it elsewhere is served, too */
 }
 
 /* What the head had said to a store that died came to the next one, before what it said to that one. */

@@ -81,24 +81,31 @@ static void make(uint64_t id, size_t count)
     call(id, NULL, count, PLASMON__V1__MODE__MODE_OUT);
 }
 
-/* The worker has done all that it was sent; what comes of that is sent. */
-static void done(void)
+/* That device's worker has done all that it was sent; what comes of that is sent. */
+static void done_by(struct head_device *by)
 {
     Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
     Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
     Plasmon__V1__Range *ranges[]   = {&range};
     struct pl_err err              = {0};
 
-    if (device->seq_sent < device->seq_oldest) {
+    if (by->seq_sent < by->seq_oldest) {
         return;
     }
-    range.first  = device->seq_oldest;
-    range.count  = device->seq_sent - device->seq_oldest + 1;
+    range.first  = by->seq_oldest;
+    range.count  = by->seq_sent - by->seq_oldest + 1;
     frame.done   = ranges;
     frame.n_done = 1;
-    ASSERT_OK(head_core_worker_frame(core, 0, &frame, &err));
+    ASSERT_OK(head_core_worker_frame(core, by->index, &frame, &err));
     head_core_flush(core);
     head_core_check(core);
+}
+
+static void done(void)
+{
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        done_by(head_device_at(core, i));
+    }
 }
 
 /* The store has done what it was asked first, or its disk is full. */
@@ -116,7 +123,7 @@ static void answer(bool disk_full)
 
 static void settle_disk(bool full)
 {
-    while (device->unfinished > 0 || !pl_list_empty(&spill->requests)) {
+    while (head_core_under_way(core, 0) || !pl_list_empty(&spill->requests)) {
         done();
         if (!pl_list_empty(&spill->requests)) {
             answer(full);
@@ -690,6 +697,64 @@ TEST(who_reads_it_finds_it_there)
     settle_disk(true);
     ASSERT_EQ(core->tasks_failed, 0);
     assert_all_there(101, 30);
+    end();
+}
+
+/* .. on another device, too, that has no direct way to the one where it stayed: it comes back there, and goes on from there. */
+static void read_elsewhere(bool slab_is_there)
+{
+    uint64_t dim = VALUE / 4;
+
+    test_expect_log(); /* that it is full */
+    begin_with_files();
+    core->config.transfer = HEAD_TRANSFER_HOST;
+    core_announce(core, "a", 2);
+    ASSERT_EQ(core_join(core, "a", 1), 1);
+    for (uint64_t id = 1; id <= 30; id++) {
+        core_submit(core, session, id, 0, 0, &dim, 1);
+        if (slab_is_there && id == ROOM + 1) {
+            settle(); /* the first spill has its slab, and its place there */
+        }
+    }
+    for (uint64_t id = 101; id <= 112; id++) {
+        core_submit(core, session, 100 + id, 1, id, NULL, 0);
+    }
+    head_core_check(core);
+    settle_disk(true);
+    ASSERT_TRUE(spill->undone > 0);
+    ASSERT_EQ(spill->stranded, 0);
+    ASSERT_EQ(core->tasks_failed, 0);
+    assert_all_there(101, 30);
+    end();
+}
+
+TEST(who_reads_it_where_no_device_maps_another_finds_it_there)
+{
+    read_elsewhere(false);
+    read_elsewhere(true);
+}
+
+/* What needs no file is sure to be spilled, and comes back where it is read, at once. */
+TEST(what_has_room_in_host_memory_comes_back_where_it_is_read)
+{
+    uint64_t dim = VALUE / 4;
+
+    begin(0, false);
+    core->config.transfer = HEAD_TRANSFER_HOST;
+    core_announce(core, "a", 2);
+    ASSERT_EQ(core_join(core, "a", 1), 1);
+    for (uint64_t id = 1; id <= 30; id++) {
+        core_submit(core, session, id, 0, 0, &dim, 1);
+        if (id == ROOM + 1) {
+            settle();
+        }
+    }
+    ASSERT_EQ(spill->spills, 15);
+    core_submit(core, session, 200, 1, 110, NULL, 0); /* its spill is not sent */
+    ASSERT_EQ(head_device_at(core, 1)->unfinished,
+              2); /* and it needs nobody but the store */
+    settle();
+    ASSERT_EQ(core->tasks_failed, 0);
     end();
 }
 
