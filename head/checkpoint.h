@@ -44,6 +44,8 @@ void head_load_view(struct head_reader *in, struct pl_view *out);
 /* ---- checkpoint_quiet.c */
 /* Why no checkpoint can be made now; NULL: one can. */
 const char *head_core_unquiet(struct head_core *core);
+/* Can all that is under way come to its end as things are? Not while a device that has some of it is away. */
+bool head_core_may_end(struct head_core *core);
 
 /* ---- checkpoint_save.c */
 enum { HEAD_SECTION_END = 0x5a }; /* the last number of all */

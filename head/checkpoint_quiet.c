@@ -27,6 +27,9 @@ static const char *unquiet_client(const struct head_client *client)
 
 static const char *unquiet_device(const struct head_device *device)
 {
+    if (device->gone) { /* what was not sent to its worker, or told, never will be */
+        return device->unfinished != 0 ? "launches are not done" : NULL;
+    }
     if (device->unfinished != 0 || device->seq_sent != device->seq_last ||
         device->seq_oldest != device->seq_last + 1) {
         return "launches are not done";
@@ -91,4 +94,16 @@ const char *head_core_unquiet(struct head_core *core)
         why = unquiet_device(head_device_at(core, i));
     }
     return why;
+}
+
+bool head_core_may_end(struct head_core *core)
+{
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        if (device->unfinished != 0 && !device->connected) {
+            return false;
+        }
+    }
+    return true;
 }

@@ -3,7 +3,8 @@
  *
  * One is due when the log has grown past a part of its limit, and is made at the next moment when nothing is under way. Past the limit itself,
  * if tasks are what stands in the way, that moment is brought about: frames of clients wait for a while (they are not acknowledged, so they are
- * in nobody's way but their senders'), tasks end, the checkpoint is made. When they do not end in time, all goes on, and it is tried again later:
+ * in nobody's way but their senders'), tasks end, the checkpoint is made. That is not tried while a device that has some of them is away, and given up when one
+ * goes away. When they do not end in time, all goes on, and it is tried again later:
  * a minute later, or sooner when the log has grown far past its limit, because what a head that is started then has to replay is what clients
  * wait for, too. A head that has just gone on from its journal gives workers time to come back before it waits for their tasks.
  * What stands in the way is said in the log.
@@ -157,6 +158,7 @@ void serve_checkpoint_look(struct serve *serve)
     struct serve_checkpoint *state = &serve->checkpoint;
     uint64_t now_ms                = serve_now_ms(serve);
     const char *why                = NULL;
+    bool may_end;
 
     if (serve->config.journal == NULL || !past(serve, log_limit(serve) / DUE_PART)) {
         return;
@@ -167,14 +169,16 @@ void serve_checkpoint_look(struct serve *serve)
         }
         return;
     }
-    if (state->holding && now_ms - state->hold_since_ms >= HOLD_MS) {
+    may_end = head_core_may_end(serve->core);
+    if (state->holding && (!may_end || now_ms - state->hold_since_ms >= HOLD_MS)) {
         hold_end(serve, now_ms, false);
     }
     if (!past(serve, log_limit(serve))) {
         return;
     }
     say_why_not(serve, now_ms, why);
-    if (!state->holding && !head_core_idle(serve->core) && now_ms >= state->hold_next_ms) {
+    if (!state->holding && may_end && !head_core_idle(serve->core) &&
+        now_ms >= state->hold_next_ms) {
         state->holding       = true;
         state->hold_since_ms = now_ms;
         state->holds++;
