@@ -87,7 +87,7 @@ struct head_config {
     uint64_t credit;   /* ops a client may have in flight; 0: 1 << 20 */
     uint64_t lease_ms; /* a lost client's refs go after this; 0: 10000 */
     uint64_t
-        chain_bytes; /* copies of so much go through chains of devices, part by part (move.c); 0: 256 MiB; at least 4 */
+        chain_bytes; /* copies of so much go through chains of devices, part by part (move_launch.c); 0: 256 MiB; at least 4 */
     uint64_t
         one_shot_bytes; /* collectives reduce so much of a member in one step (collective_ways.c); 0: 256 KiB */
     uint64_t

@@ -4,7 +4,7 @@
  *   object.h    what exists, and where
  *     object.c    buffers, instances, tiles, fragments, arrays
  *     hazard.c    uses of buffers, and the edges that follow from them
- *     move.c      bringing a box to a device: common buffer, replica, gather, host route
+ *     move.c      bringing a box to a device: common buffer, replica, gather, host route; move_source.c from where, move_launch.c by which launches
  *   device.h    devices and their workers
  *     device.c    slots, launch numbers, windows, outboxes, starvation
  *     worker.c    workers join, and are lost; worker_back.c: what one that comes back goes on with

@@ -309,7 +309,7 @@ bool head_move_pieces(struct head_core *core, struct head_array *array,
                       struct head_failure **out_failure);
 /* It is being filled by one launch that fails with any of several others: only who reads all of it may find it. */
 bool head_move_joint(const struct head_buffer *buffer);
-/* Into how many parts a large piece is cut (move.c); bytes: at least config.chain_bytes. */
+/* Into how many parts a large piece is cut (move_launch.c); bytes: at least config.chain_bytes. */
 uint32_t head_move_parts(const struct head_core *core, uint64_t bytes);
 /* Does a launch of `to` read memory of `from` itself, and needs no launch there? */
 bool head_move_direct(const struct head_core *core, const struct head_device *from,

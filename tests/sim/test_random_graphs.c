@@ -134,7 +134,7 @@ TEST(programs_that_lost_a_seal_keep_it)
 }
 
 /*
- * Programs that failed while small parts came together, by one launch, before they were made (head/move.c says why they do not): a version that is kept for
+ * Programs that failed while small parts came together, by one launch, before they were made (head/move_launch.c says why they do not): a version that is kept for
  * lineage had nothing else (32141), readers of one part failed with another (72408, 82873, 3540, 1795352179185686785), and what nobody shows any more was
  * missed (82592).
  */
