@@ -120,25 +120,33 @@ plasmon_status_t client_check_text(const char *text, size_t bytes_max, const cha
 plasmon_status_t client_set_devices_locked(struct plasmon_client *client, size_t count,
                                            Plasmon__V1__Device *const *devices)
 {
-    pl_vec_clear(&client->devices);
     for (size_t i = 0; i < count; i++) {
         const Plasmon__V1__Device *from = devices[i];
-        struct client_device *to        = pl_vec_push(&client->devices);
+        bool known                      = i < client->devices.count;
+        struct client_device *to =
+            known ? pl_vec_at(&client->devices, i) : pl_vec_push(&client->devices);
 
         if (to == NULL) {
             return PLASMON_ENOMEM;
+        }
+        /* Without a worker nothing is said of it: the next one will be as the last. */
+        if (!known || to->index != from->index ||
+            from->state != PLASMON__V1__DEVICE_STATE__DEVICE_STATE_DOWN) {
+            to->bulk = (uint32_t)from->bulk;
         }
         to->index       = from->index;
         to->kind        = from->kind;
         to->host_device = from->host_device;
         to->same_host   = strcmp(from->host, client->host) == 0;
         to->alive       = from->alive;
-        to->bulk        = (uint32_t)from->bulk;
         to->usable = from->state != PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED &&
                      from->state != PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE;
         to->bytes_total = from->bytes_total;
         (void)snprintf(to->name, sizeof(to->name), "%s", from->name);
         (void)snprintf(to->node, sizeof(to->node), "%s", from->node);
+    }
+    while (client->devices.count > count) {
+        pl_vec_pop(&client->devices);
     }
     return PLASMON_OK;
 }

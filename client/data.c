@@ -11,12 +11,15 @@
  */
 #include "client/data.h"
 
+#include <poll.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
 
 #define LOCATE_TRIES 3
+#define AWAY_NS      UINT64_C(3000000000) /* for a worker that is being replaced */
+#define AWAY_LOOK_MS 20
 #define AHEAD_NS     20000000u /* for values that nobody asked for yet */
 /* A place is fetched through a lane in this many runs, or in runs of at least this many bytes; else copied together first. */
 #define RUNS_MAX      16
@@ -184,20 +187,31 @@ static plasmon_status_t get_placed(struct plasmon_client *client, struct held_va
     return status;
 }
 
-/* EUNREACHABLE: get it by messages. */
+/*
+ * EUNREACHABLE: get it by messages. A worker that is away gives no bytes in any way until the next one is there, which is a matter of a second: so it
+ * is waited for, rather than that all that is missing goes through the head.
+ */
 static plasmon_status_t get_shared(struct plasmon_client *client, struct held_value *value,
                                    struct ahead_values *ahead, void *data,
                                    uint64_t deadline_ns)
 {
     enum data_form form     = DATA_PLACES;
+    uint64_t away_until_ns  = pl_min_u64(deadline_ns, pl_now_ns() + AWAY_NS);
     plasmon_status_t status = PLASMON_ELOST;
     bool failed             = false;
 
-    for (int i = 0; i < LOCATE_TRIES && status == PLASMON_ELOST; i++) {
+    for (int i = 0; i < LOCATE_TRIES && status == PLASMON_ELOST;) {
         status = get_placed(client, value, ahead, form, data, deadline_ns, &failed);
         if (status == PLASMON_EAGAIN && form == DATA_PLACES) {
             form   = DATA_COMPACT;
             status = get_placed(client, value, ahead, form, data, deadline_ns, &failed);
+        }
+        if (status == PLASMON_EWORKER && value->bulk && !failed &&
+            pl_now_ns() < away_until_ns) {
+            (void)poll(NULL, 0, AWAY_LOOK_MS);
+            status = PLASMON_ELOST;
+        } else {
+            i++;
         }
     }
     return status == PLASMON_OK || failed ? status : PLASMON_EUNREACHABLE;

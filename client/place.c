@@ -393,13 +393,14 @@ plasmon_status_t data_lane_get_many(struct plasmon_client *client, uint32_t host
 
 /* ------------------------------------------------------------------------------------------------ other hosts */
 
-/* EUNREACHABLE: not over the bulk channel. */
+/* EUNREACHABLE: not over the bulk channel. EWORKER: not just now. */
 static plasmon_status_t grant_check(struct plasmon_client *client, uint32_t device,
                                     const struct bulk_grant *grant, struct pl_err *err)
 {
     if (grant->address[0] == '\0') {
-        return pl_err_set(err, PLASMON_EUNREACHABLE,
-                          "the worker of device %u takes no bytes of other hosts", device);
+        return pl_err_set(err, PLASMON_EWORKER,
+                          "the worker of device %u is away: it took bytes of other hosts",
+                          device);
     }
     return bulk_links_allow(&client->bulk, device, grant->tls)
                ? PLASMON_OK

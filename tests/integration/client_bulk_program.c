@@ -5,8 +5,10 @@
  *   client_bulk_program views DEVICES          views of one array, and of one that lies on several devices
  *   client_bulk_program threads DEVICES        eight threads at once
  *   client_bulk_program large DEVICE [ROUNDS]  24 MiB there and back; a line when the first came back
+ *   client_bulk_program late DEVICE            the same once; a line when it is there, and back after a line is read
  */
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,7 @@
 #define THREADS 8
 
 static struct plasmon_client *px;
+static bool late;
 
 static void must(plasmon_status_t status, const char *what)
 {
@@ -74,6 +77,11 @@ static void round_trip(plasmon_dtype_t dtype, uint64_t bytes_each, uint64_t coun
     }
     to[bytes] = 0xa5;
     ref       = put(from, &shape, device);
+    if (late) {
+        puts("put");
+        (void)fflush(stdout);
+        (void)getchar();
+    }
     must(plasmon_get(px, ref, to, bytes, WAIT_MS), "get");
     if (memcmp(from, to, bytes) != 0 || to[bytes] != 0xa5) {
         fprintf(stderr, "%llu bytes of dtype %d on device %d came back wrong\n",
@@ -239,7 +247,8 @@ int main(int argc, char **argv)
     int number                     = argc > 2 ? atoi(argv[2]) : 0;
 
     if (argc < 3) {
-        fprintf(stderr, "usage: client_bulk_program values|views|threads|large NUMBER\n");
+        fprintf(stderr,
+                "usage: client_bulk_program values|views|threads|large|late NUMBER\n");
         return 2;
     }
     plasmon_set_log(say, NULL, 1); /* warnings */
@@ -252,6 +261,7 @@ int main(int argc, char **argv)
     } else if (strcmp(argv[1], "threads") == 0) {
         threads(number);
     } else {
+        late = strcmp(argv[1], "late") == 0;
         for (int i = 0; i < (argc > 3 ? atoi(argv[3]) : 1); i++) {
             round_trip(PLASMON_U8, 1, (24 << 20) + 5, number, (uint64_t)i + 7);
             if (i == 0) {
