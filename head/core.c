@@ -359,121 +359,6 @@ static Plasmon__V1__Device *status_device(const struct head_core *core,
     return out;
 }
 
-static plasmon_status_t status_routes(const struct head_core *core,
-                                      struct wire_arena *arena,
-                                      Plasmon__V1__StatusReply *out)
-{
-    Plasmon__V1__RouteStats *sums = wire_arena_alloc(arena, 8 * sizeof(*sums));
-
-    out->routes = wire_arena_alloc(arena, 8 * sizeof(*out->routes));
-    if (sums == NULL || out->routes == NULL) {
-        return PLASMON_ENOMEM;
-    }
-    for (uint32_t i = 0; i < 8; i++) {
-        plasmon__v1__route_stats__init(&sums[i]);
-        sums[i].route = i;
-    }
-    for (uint32_t i = 0; i < core->devices.count; i++) {
-        const struct head_device *device =
-            *(struct head_device **)pl_vec_at(&core->devices, i);
-
-        out->worker_cpu_ns += device->stats.cpu_ns;
-        out->worker_driver_ns += device->stats.driver_ns;
-        out->worker_driver_counted = (i == 0 || out->worker_driver_counted) &&
-                                     (device->gone || device->stats.driver_counted);
-        for (size_t r = 0; r < device->stats.n_routes; r++) {
-            uint32_t route = device->routes[r].route;
-
-            if (route < 8) {
-                sums[route].copies += device->routes[r].copies;
-                sums[route].bytes += device->routes[r].bytes;
-            }
-        }
-    }
-    for (uint32_t i = 0; i < 8; i++) {
-        if (sums[i].copies > 0) {
-            out->routes[out->n_routes++] = &sums[i];
-        }
-    }
-    return PLASMON_OK;
-}
-
-/* Of one pair and route: what its receiver counted, and what its sender did. */
-static Plasmon__V1__PairStats *pair_sum(struct pl_map *sums, struct wire_arena *arena,
-                                        const Plasmon__V1__PairStats *pair)
-{
-    uint64_t key = ((uint64_t)pair->from << 32 | (uint64_t)pair->to << 8 | pair->route) + 1;
-    Plasmon__V1__PairStats *sum = pl_map_get(sums, key);
-
-    if (sum == NULL) {
-        sum = wire_arena_alloc(arena, sizeof(*sum));
-        if (sum == NULL || pl_map_set(sums, key, sum) != PLASMON_OK) {
-            return NULL;
-        }
-        plasmon__v1__pair_stats__init(sum);
-        sum->from  = pair->from;
-        sum->to    = pair->to;
-        sum->route = pair->route;
-    }
-    sum->transfers += pair->transfers;
-    sum->bytes += pair->bytes;
-    sum->busy_ns += pair->busy_ns;
-    sum->in_flight += pair->in_flight;
-    sum->in_flight_bytes += pair->in_flight_bytes;
-    sum->stalls += pair->stalls;
-    sum->retries += pair->retries;
-    sum->relays += pair->relays;
-    return sum;
-}
-
-static int compare_pairs(const void *a, const void *b)
-{
-    const Plasmon__V1__PairStats *x = *(Plasmon__V1__PairStats *const *)a;
-    const Plasmon__V1__PairStats *y = *(Plasmon__V1__PairStats *const *)b;
-    int order                       = (x->route > y->route) - (x->route < y->route);
-
-    if (order == 0) {
-        order = (x->from > y->from) - (x->from < y->from);
-    }
-    return order != 0 ? order : (x->to > y->to) - (x->to < y->to);
-}
-
-plasmon_status_t head_core_status_pairs(struct head_core *core, struct wire_arena *arena,
-                                        Plasmon__V1__StatusReply *out)
-{
-    plasmon_status_t status = PLASMON_OK;
-    struct pl_map sums;
-    size_t count = 0;
-    uint64_t key;
-    void *sum;
-
-    pl_map_init(&sums);
-    for (uint32_t i = 0; i < core->devices.count; i++) {
-        const struct head_device *device = head_device_at(core, i);
-
-        for (size_t p = 0; p < device->pairs.count && status == PLASMON_OK; p++) {
-            if (pair_sum(&sums, arena, pl_vec_at(&device->pairs, p)) == NULL) {
-                status = PLASMON_ENOMEM;
-            }
-        }
-    }
-    for (size_t i = 0; pl_map_next(&sums, &i, &key, &sum);) {
-        count++;
-    }
-    out->pairs = wire_arena_alloc(arena, (count + 1) * sizeof(*out->pairs));
-    if (out->pairs == NULL) {
-        status = PLASMON_ENOMEM;
-    }
-    for (size_t i = 0; status == PLASMON_OK && pl_map_next(&sums, &i, &key, &sum);) {
-        out->pairs[out->n_pairs++] = sum;
-    }
-    pl_map_finish(&sums);
-    if (out->n_pairs > 1) {
-        qsort(out->pairs, out->n_pairs, sizeof(Plasmon__V1__PairStats *), compare_pairs);
-    }
-    return status == PLASMON_OK ? head_rates_status(core, arena, out) : status;
-}
-
 plasmon_status_t head_core_status_namespaces(struct head_core *core, const char *only,
                                              struct wire_arena *arena,
                                              Plasmon__V1__StatusReply *out)
@@ -554,5 +439,5 @@ plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *are
         head_times_tell(core->config.times, arena, out) != PLASMON_OK) {
         return PLASMON_ENOMEM;
     }
-    return status_routes(core, arena, out);
+    return head_moved_status(core, arena, out);
 }

@@ -51,6 +51,7 @@
  *     read.c      where bytes are, and bytes out
  *     function.c  functions that clients define
  *     trace.c     who records a timeline, and spans on their way
+ *   moved.c     what workers moved, also those that were replaced
  *   memory_report.c  who holds what memory, for people
  *   list.c      tasks and objects, a page at a time, for people
  *   core.c      create, tick, flush, status; check.c its invariants

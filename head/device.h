@@ -19,6 +19,16 @@ struct head_launch_wait {
     char text[512];
 };
 
+/* What the workers of a device before the one that serves had moved and spent, by their last reports (moved.c). */
+enum { HEAD_PAST_ROUTES = 8 };
+struct head_past {
+    uint64_t copies[HEAD_PAST_ROUTES]; /* by RouteStats.route */
+    uint64_t bytes[HEAD_PAST_ROUTES];
+    uint64_t cpu_ns;
+    uint64_t driver_ns;
+    struct pl_vec pairs; /* Plasmon__V1__PairStats, one for each route, `from` and `to` */
+};
+
 struct head_device {
     uint32_t index;
     bool
@@ -107,9 +117,10 @@ struct head_device {
     uint32_t wait_count;
     Plasmon__V1__NumaPlace numa; /* of the last report */
     bool numa_told;
-    Plasmon__V1__RouteStats routes[8];
+    Plasmon__V1__RouteStats routes[HEAD_PAST_ROUTES];
     struct pl_vec
         pairs; /* Plasmon__V1__PairStats of the last report, `from` and `to` filled in */
+    struct head_past past;  /* of the workers before this one */
     struct pl_list buffers; /* head_buffer.device_link */
     struct pl_list ending;  /* head_buffer.ending_link */
     struct pl_list
@@ -162,6 +173,16 @@ bool head_device_fenced(struct head_device *device);
 
 /* ---- waits.c */
 void head_waits_take(struct head_device *device, const Plasmon__V1__WorkerStats *stats);
+
+/* ---- moved.c: what workers moved, and their time */
+/* A report of the worker that serves, of which device->stats is a copy already. */
+void head_moved_take(struct head_core *core, struct head_device *device,
+                     const Plasmon__V1__WorkerStats *stats);
+/* Another worker will count from nothing: what the last one had reported becomes part of device->past. */
+void head_moved_replaced(struct head_device *device);
+/* Routes and processor time of all workers there were, into the status. In the arena. ENOMEM. */
+plasmon_status_t head_moved_status(const struct head_core *core, struct wire_arena *arena,
+                                   Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
 
 /* ---- gone.c */
 /* It will not come back: nor will what lies only there and what was to run there. head_rebuild() is the caller's. */

@@ -63,33 +63,20 @@ static void worker_failed(struct head_core *core, struct head_device *device,
 static void worker_stats(struct head_core *core, struct head_device *device,
                          const Plasmon__V1__WorkerStats *stats)
 {
-    memset(device->routes, 0, sizeof(device->routes));
-    for (size_t i = 0; i < stats->n_routes && i < PL_COUNT(device->routes); i++) {
-        device->routes[i] = *stats->routes[i];
-    }
-    device->stats          = *stats;
-    device->stats.n_routes = pl_min_u64(stats->n_routes, PL_COUNT(device->routes));
-    device->stats.routes   = NULL;
-    device->stats.pairs    = NULL;
-    device->stats.n_pairs  = 0;
-    device->stats.waits    = NULL;
-    device->stats.n_waits  = 0;
-    device->stats.numa     = NULL;
+    device->stats         = *stats;
+    device->stats.routes  = NULL;
+    device->stats.pairs   = NULL;
+    device->stats.n_pairs = 0;
+    device->stats.waits   = NULL;
+    device->stats.n_waits = 0;
+    device->stats.numa    = NULL;
     if (core->config.times != NULL) {
         head_times_take(core->config.times, device->index, stats);
     }
     device->stats.transfers   = NULL;
     device->stats.n_transfers = 0;
     head_waits_take(device, stats);
-    pl_vec_clear(&device->pairs);
-    for (size_t i = 0; i < stats->n_pairs; i++) {
-        Plasmon__V1__PairStats *pair = pl_vec_push(&device->pairs);
-
-        PL_CHECK(pair != NULL);
-        *pair                                   = *stats->pairs[i];
-        *(pair->sent ? &pair->from : &pair->to) = device->index;
-        head_rates_take(core, pair);
-    }
+    head_moved_take(core, device, stats);
 }
 
 plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,

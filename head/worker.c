@@ -61,6 +61,7 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     device->host_device  = host_device;
     device->down_ms      = core->now_ms;
     device->pairs        = PL_VEC_INIT(Plasmon__V1__PairStats);
+    device->past.pairs   = PL_VEC_INIT(Plasmon__V1__PairStats);
     device->generations  = PL_VEC_INIT(uint32_t);
     device->resting      = PL_VEC_INIT(uint32_t);
     device->early        = PL_VEC_INIT(struct head_bytes);
@@ -178,6 +179,7 @@ void head_device_destroy(struct head_device *device)
     pl_vec_finish(&device->early);
     pl_free(device->out.data);
     pl_vec_finish(&device->pairs);
+    pl_vec_finish(&device->past.pairs);
     pl_vec_finish(&device->generations);
     pl_vec_finish(&device->resting);
     pl_vec_finish(&device->out_free);
@@ -252,6 +254,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
         restarted = hello->incarnation != device->incarnation;
         if (restarted) {
             device->restarts++;
+            head_moved_replaced(device);
             if (device->down_ns != 0) {
                 head_times_add(&core->config.times->workers, core->config.times,
                                device->down_ns);
