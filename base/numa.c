@@ -234,14 +234,14 @@ bool pl_numa_say(const struct pl_numa_place *place, const char *whose, struct pl
                       place->processors, whose);
     }
     if (place->pages > 0 && place->pages_near < place->pages) {
+        uint32_t percent = (place->pages - place->pages_near) * 100 / place->pages;
+
         pl_str_append(
             out,
             "; %u %% of its pinned memory is not: that node had no room, or the "
             "worker was not bound when it was pinned (its log says so). Free memory "
             "there (`numactl -H`) and start the store again",
-            (place->pages - place->pages_near) * 100 / place->pages == 0
-                ? 1
-                : (place->pages - place->pages_near) * 100 / place->pages);
+            percent > 0 ? percent : 1);
         good = false;
     } else if (place->pages > 0) {
         pl_str_append(out, ", and its pinned memory is");

@@ -67,8 +67,9 @@ static struct head_failure *never(const struct head_tile *tile,
 
     if (tile->record != NULL) {
         return head_failure_create(PLASMON_ENOTREBUILDABLE, task, client,
-                                   "%s; it was made again %u times, which is the limit",
-                                   text, tile->record->runs);
+                                   "%s; it was made again %u time%s, which is the limit",
+                                   text, tile->record->runs,
+                                   tile->record->runs == 1 ? "" : "s");
     }
     switch (tile->cut) {
     case HEAD_CUT_OLD:

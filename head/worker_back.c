@@ -13,6 +13,7 @@
 #include "base/fault.h"
 #include "head/core_int.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Is it in these ranges? Asked in increasing seq, with a cursor that starts at 0. */
@@ -228,16 +229,18 @@ static void give_up_guilty(struct head_core *core, struct head_device *device,
                            struct head_task *task)
 {
     bool device_error = device->death_status == PLASMON_EDEVICE;
-    char what[160];
+    char what[160], how_often[32] = "once";
 
     head_task_describe(task, what);
+    if (task->attempts != 1) {
+        (void)snprintf(how_often, sizeof(how_often), "%u times", task->attempts);
+    }
     give_up(core, task,
             head_failure_create(
                 device_error ? PLASMON_EDEVICE : PLASMON_EWORKER, task->id,
                 task->client != NULL ? task->client->id : 0,
-                "%s: the worker of device %u died %u times while it ran, the last time: "
-                "%s; %s",
-                what, device->index, task->attempts,
+                "%s: the worker of device %u died %s while it ran%s: %s; %s", what,
+                device->index, how_often, task->attempts == 1 ? "" : ", the last time",
                 device->death != NULL ? device->death : "no word from its store",
                 device_error ? "correct the function"
                              : "give the call more retries if that was not its own doing"));

@@ -67,6 +67,13 @@ void list_node_text(const Plasmon__V1__NodeRow *row)
     }
 }
 
+static void print_header(void)
+{
+    printf("  %-20s %-8s %-10s %-24s %-24s %-24s %8s %11s %8s\n", "node", "state",
+           "devices", "device memory", "host memory", "files", "queued", "launches",
+           "restarts");
+}
+
 void list_node_json(const Plasmon__V1__NodeRow *row, struct pl_str *out)
 {
     json_next(out);
@@ -106,15 +113,13 @@ static int ask(const struct list *list, struct plasmon_client *client,
         return result;
     }
     request.kind = PLASMON__V1__LIST_KIND__LIST_NODES;
-    if (!list->asks.json) {
-        printf("  %-20s %-8s %-10s %-24s %-24s %-24s %8s %11s %8s\n", "node", "state",
-               "devices", "device memory", "host memory", "files", "queued", "launches",
-               "restarts");
-    }
     pl_str_init(&text);
     pl_str_append(&text, "{\"nodes\":[");
     do {
         reply = list_page(&cli_nodes, client, &request, arena);
+        if (reply != NULL && !list->asks.json && request.from == NULL) {
+            print_header(); /* not before an error */
+        }
         for (size_t i = 0; reply != NULL && i < reply->n_nodes; i++) {
             if (list->asks.json) {
                 list_node_json(reply->nodes[i], &text);

@@ -165,6 +165,7 @@ struct kept {
 struct largest {
     uint32_t limit; /* 0: rows are printed as they come */
     bool json;
+    bool begun;   /* the first page is there: an error before it stands alone */
     bool dropped; /* there are more than limit */
     uint64_t shown;
     struct pl_vec rows; /* struct kept */
@@ -263,6 +264,29 @@ static void print_kept(struct largest *largest)
     }
 }
 
+static void begin(struct largest *largest)
+{
+    if (largest->begun) {
+        return;
+    }
+    largest->begun = true;
+    if (largest->json) {
+        printf("{\"objects\":[");
+    } else {
+        printf("  %10s %-24s %-8s %9s %-16s %-20s %-9s %s\n", "bytes", "value", "state",
+               "age", "client", "label or name", "ref", "where");
+    }
+}
+
+static void end(const struct largest *largest)
+{
+    if (largest->json) {
+        printf("],\"more\":%s}\n", largest->dropped ? "true" : "false");
+    } else if (largest->dropped) {
+        printf("  and smaller ones: --limit 0 has all\n");
+    }
+}
+
 static int pages(struct plasmon_client *client, struct wire_arena *arena,
                  Plasmon__V1__ListRequest request, struct largest *largest)
 {
@@ -274,6 +298,7 @@ static int pages(struct plasmon_client *client, struct wire_arena *arena,
         if (reply == NULL) {
             return CLI_FAIL;
         }
+        begin(largest);
         if (!take(largest, reply, &request.bytes_min)) {
             return cli_fail(&cli_objects, "no memory");
         }
@@ -298,18 +323,10 @@ static int ask(const struct list *list, struct plasmon_client *client,
         return result;
     }
     request.kind = PLASMON__V1__LIST_KIND__LIST_OBJECTS;
-    if (largest.json) {
-        printf("{\"objects\":[");
-    } else {
-        printf("  %10s %-24s %-8s %9s %-16s %-20s %-9s %s\n", "bytes", "value", "state",
-               "age", "client", "label or name", "ref", "where");
-    }
-    result = pages(client, arena, request, &largest);
-    print_kept(&largest);
-    if (largest.json) {
-        printf("],\"more\":%s}\n", largest.dropped ? "true" : "false");
-    } else if (largest.dropped) {
-        printf("  and smaller ones: --limit 0 has all\n");
+    result       = pages(client, arena, request, &largest);
+    if (result == CLI_OK) {
+        print_kept(&largest);
+        end(&largest);
     }
     largest.limit = 0;
     cut(&largest);

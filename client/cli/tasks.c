@@ -104,15 +104,35 @@ void list_task_json(const Plasmon__V1__TaskRow *row, struct pl_str *out)
     pl_str_append(out, "}");
 }
 
+struct shown {
+    uint32_t rows;
+    bool begun; /* an error before the first page stands alone */
+    bool more;  /* there are more of a device than the limit */
+};
+
+static void begin(const struct list *list, struct shown *shown)
+{
+    if (shown->begun) {
+        return;
+    }
+    shown->begun = true;
+    if (list->asks.json) {
+        printf("{\"tasks\":[");
+    } else {
+        printf("  %-6s %-9s %-8s %9s %-9s %-18s %-16s %-16s %-14s %s\n", "device", "launch",
+               "state", "age", "task", "function", "label", "client", "", "after");
+    }
+}
+
 static void print_rows(const struct list *list, const Plasmon__V1__ListReply *reply,
-                       uint32_t *io_shown)
+                       struct shown *shown)
 {
     struct pl_str text;
 
     pl_str_init(&text);
     for (size_t i = 0; i < reply->n_tasks; i++) {
         if (list->asks.json) {
-            if (*io_shown > 0) {
+            if (shown->rows > 0) {
                 printf(",\n");
             }
             pl_str_finish(&text);
@@ -122,7 +142,7 @@ static void print_rows(const struct list *list, const Plasmon__V1__ListReply *re
         } else {
             list_task_text(reply->tasks[i]);
         }
-        (*io_shown)++;
+        shown->rows++;
     }
     pl_str_finish(&text);
 }
@@ -130,25 +150,26 @@ static void print_rows(const struct list *list, const Plasmon__V1__ListReply *re
 /* Of one device. false: it is printed why not. */
 static bool device_list(const struct list *list, struct plasmon_client *client,
                         struct wire_arena *arena, Plasmon__V1__ListRequest request,
-                        uint32_t *io_shown, bool *io_more)
+                        struct shown *shown)
 {
     Plasmon__V1__ListPlace from = PLASMON__V1__LIST_PLACE__INIT;
-    uint32_t before             = *io_shown;
+    uint32_t before             = shown->rows;
 
     for (;;) {
         const Plasmon__V1__ListReply *reply;
 
-        request.rows_max = list->limit != 0 ? list->limit - (*io_shown - before) : 0;
+        request.rows_max = list->limit != 0 ? list->limit - (shown->rows - before) : 0;
         reply            = list_page(&cli_tasks, client, &request, arena);
         if (reply == NULL) {
             return false;
         }
-        print_rows(list, reply, io_shown);
+        begin(list, shown);
+        print_rows(list, reply, shown);
         if (reply->next == NULL) {
             return true;
         }
-        if (list->limit != 0 && *io_shown - before >= list->limit) {
-            *io_more = true;
+        if (list->limit != 0 && shown->rows - before >= list->limit) {
+            shown->more = true;
             return true;
         }
         from.a       = reply->next->a;
@@ -164,8 +185,9 @@ static int ask(const struct list *list, struct plasmon_client *client,
     Plasmon__V1__ListRequest request = PLASMON__V1__LIST_REQUEST__INIT;
     Plasmon__V1__StatusReply *status;
     struct wire_arena status_arena;
-    uint32_t shown = 0, only;
-    bool more = false, good = true;
+    struct shown shown = {.rows = 0};
+    uint32_t only;
+    bool good  = true;
     int result = list_filters(&cli_tasks, list, states, PL_COUNT(states), &request);
 
     if (result != CLI_OK) {
@@ -176,21 +198,18 @@ static int ask(const struct list *list, struct plasmon_client *client,
     }
     only         = request.device;
     request.kind = PLASMON__V1__LIST_KIND__LIST_TASKS;
-    if (list->asks.json) {
-        printf("{\"tasks\":[");
-    } else {
-        printf("  %-6s %-9s %-8s %9s %-9s %-18s %-16s %-16s %-14s %s\n", "device", "launch",
-               "state", "age", "task", "function", "label", "client", "", "after");
-    }
     for (size_t i = 0; good && i < status->n_devices; i++) {
         request.device = status->devices[i]->index + 1;
         if (status->devices[i]->queued > 0 && (only == 0 || only == request.device)) {
-            good = device_list(list, client, arena, request, &shown, &more);
+            good = device_list(list, client, arena, request, &shown);
         }
     }
-    if (list->asks.json) {
-        printf("],\"more\":%s}\n", more ? "true" : "false");
-    } else if (more) {
+    if (good) {
+        begin(list, &shown); /* nothing to show */
+    }
+    if (good && list->asks.json) {
+        printf("],\"more\":%s}\n", shown.more ? "true" : "false");
+    } else if (good && shown.more) {
         printf("  more: --limit 0 has all, %llu launches are unfinished\n",
                (unsigned long long)status->tasks_queued);
     }
