@@ -30,6 +30,28 @@ static void check_array(const struct head_array *array)
     PL_CHECK(covered == pl_box_elements(&array->extent));
 }
 
+static bool is_no_replica(const struct head_buffer *buffer, const void *user)
+{
+    (void)user;
+    return !buffer->replica;
+}
+
+/* What may be dropped at any time is elsewhere: in what may not. */
+static void check_replica(const struct head_instance *instance)
+{
+    const struct pl_list *pos;
+
+    pl_list_for_each(pos, &instance->tile->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, const struct head_fragment, tile_link);
+        struct pl_box part;
+
+        PL_CHECK(instance->tile->failure != NULL ||
+                 !pl_box_intersection(&fragment->box, &instance->box, &part) ||
+                 head_tile_covered_by(instance->tile, is_no_replica, NULL, &part));
+    }
+}
+
 static void check_buffer(const struct head_buffer *buffer)
 {
     struct pl_list *pos, *other;
@@ -43,6 +65,9 @@ static void check_buffer(const struct head_buffer *buffer)
         PL_CHECK(instance->buffer == buffer);
         PL_CHECK(pl_box_contains(&buffer->frame, &instance->box));
         PL_CHECK(pl_box_contains(&instance->tile->box, &instance->box));
+        if (buffer->replica) {
+            check_replica(instance);
+        }
         for (other = pos->next; other != &buffer->instances; other = other->next) {
             const struct head_instance *second =
                 pl_container_of(other, struct head_instance, buffer_link);
@@ -86,6 +111,25 @@ static void check_device(const struct head_device *device)
     PL_CHECK(unfinished == device->unfinished);
 }
 
+/* Versions that are kept for what may come: older ones, and what calls read that nobody can make again. */
+static void check_kept(const struct head_core *core)
+{
+    const struct pl_list *pos;
+
+    pl_list_for_each(pos, &core->shadows) {
+        const struct head_shadow *shadow =
+            pl_container_of(pos, const struct head_shadow, link);
+
+        PL_CHECK(shadow->kept != NULL || shadow->older == NULL);
+        if (shadow->kept != NULL) {
+            check_array(shadow->kept);
+        }
+        if (shadow->older != NULL) {
+            check_array(shadow->older);
+        }
+    }
+}
+
 void head_core_check(const struct head_core *core)
 {
     struct pl_list *pos;
@@ -110,6 +154,7 @@ void head_core_check(const struct head_core *core)
     }
     PL_CHECK(tasks == core->counts.tasks);
     head_lineage_check(core);
+    check_kept(core);
     head_spaces_check(core);
     head_names_check(core);
     pl_list_for_each(pos, &core->clients) {

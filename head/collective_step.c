@@ -283,8 +283,7 @@ static bool out_fill(struct collective *c, struct collective_out *out,
     if (ok) {
         task = step_start(c, out->device, true, together ? "concatenate" : NULL, axis);
         if (!fresh) {
-            head_buffer_forget(c->core, out->buffer, cover, UINT64_MAX);
-            out->buffer->replica = false;
+            head_buffer_overwrite(c->core, out->buffer, cover);
         }
         makes(c, task, out->made.array, cover, out->buffer);
     }

@@ -520,7 +520,8 @@ void head_lineage_check(const struct head_core *core)
 
     PL_CHECK(lineage->lost.count == 0 && lineage->again.count == 0 &&
              lineage->waits.count == 0 && lineage->dying.count == 0 &&
-             lineage->spared.count == 0);
+             lineage->spared.count == 0 && lineage->roots == NULL);
+    PL_CHECK(!lineage->rebuilding && !lineage->sweeping);
     pl_map_init(&kept);
     pl_list_for_each(pos, &lineage->all) {
         const struct head_record *record =

@@ -226,6 +226,48 @@ void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
     head_buffer_release(core, buffer);
 }
 
+/* A shadow, or what a call reads, relies on them now (head_tile_held_elsewhere). */
+static void keep_others(const struct head_tile *tile, const struct head_buffer *buffer)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &tile->fragments) {
+        const struct head_array *array =
+            pl_container_of(pos, struct head_fragment, tile_link)->array;
+        struct pl_list *it;
+
+        if (array->root == NULL && !array->apart) {
+            continue;
+        }
+        pl_list_for_each(it, &tile->instances) {
+            struct head_buffer *other =
+                pl_container_of(it, struct head_instance, tile_link)->buffer;
+
+            if (other != buffer) {
+                other->replica = false;
+            }
+        }
+        return;
+    }
+}
+
+void head_buffer_overwrite(struct head_core *core, struct head_buffer *buffer,
+                           const struct pl_box *box)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &buffer->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
+
+        if (pl_box_intersects(&instance->box, box)) {
+            keep_others(instance->tile, buffer);
+        }
+    }
+    head_buffer_forget(core, buffer, box, UINT64_MAX);
+    buffer->replica = false;
+}
+
 bool head_tile_covered_by(const struct head_tile *tile,
                           bool (*counts)(const struct head_buffer *buffer,
                                          const void *user),

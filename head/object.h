@@ -206,6 +206,9 @@ void head_instance_remove(struct head_core *core, struct head_instance *instance
 /* Something else is about to be written over `box` of the buffer: no tile whose task has an order before `before` may be found there any more. */
 void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
                         const struct pl_box *box, uint64_t before);
+/* The same of all of it, which a launch overwrites in place: other copies that somebody still needs are no replicas any more, nor is what is made there. */
+void head_buffer_overwrite(struct head_core *core, struct head_buffer *buffer,
+                           const struct pl_box *box);
 /* Is every element of `box` of the tile in buffers that count? */
 bool head_tile_covered_by(const struct head_tile *tile,
                           bool (*counts)(const struct head_buffer *buffer,

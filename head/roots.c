@@ -6,7 +6,7 @@
  * its memory is free as soon as the launches that read it are over, lost ones too. So the call holds it until it is over itself:
  *
  *   - it is not freed
- *   - it is not written over in place, where the client has allowed that, on another device than the call's, unless there is one more copy: who updates it there
+ *   - it is not written over in place, where the client has allowed that, on another device than the call's, unless there is one more copy, which is no replica from then on: who updates it there
  *     works on a copy of its own. (On the call's device who overwrites it comes behind the call, and a loss of that device takes both; what is lost by
  *     that is what else the call reads and the root with it, of which the client has said that it may be.)
  *

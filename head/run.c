@@ -170,8 +170,7 @@ static void commit_again(struct head_core *core, struct head_task *task,
                          const struct head_arg *arg)
 {
     if (arg->in_place) {
-        head_buffer_forget(core, arg->buffer, &arg->hull, UINT64_MAX);
-        arg->buffer->replica = false;
+        head_buffer_overwrite(core, arg->buffer, &arg->hull);
     }
     if (arg->again != NULL) {
         head_instance_add(core, arg->again, arg->buffer, &arg->hull);
@@ -192,8 +191,7 @@ static void commit(struct head_core *core, struct head_task *task,
         head_shadow_begin(core, arg->array, &arg->hull);
     }
     if (arg->in_place) {
-        head_buffer_forget(core, arg->buffer, &arg->hull, UINT64_MAX);
-        arg->buffer->replica = false;
+        head_buffer_overwrite(core, arg->buffer, &arg->hull);
     }
     tile = head_tile_create(core, &arg->hull);
     head_instance_add(core, tile, arg->buffer, &arg->hull);

@@ -33,6 +33,7 @@ static void values_stay(struct head_core *core, struct head_buffer *copy,
         stays = true;
     }
     if (stays) {
+        buffer->replica = false; /* it was to be the copy that is one */
         head_buffer_stays(buffer);
     }
 }
@@ -45,7 +46,7 @@ static void copy_ends(struct head_core *core, struct head_buffer *copy)
     head_buffer_forget(core, copy, &frame, UINT64_MAX);
 }
 
-/* Does it hold exactly what the restore brings, so that it may go while the other one stays? */
+/* Does it hold exactly what the restore brings, so that it may go while the other one stays? One that holds nothing may be about to get it back (values_stay). */
 static bool is_second(const struct head_task *restore, const struct head_buffer *back,
                       const struct head_buffer *buffer)
 {
@@ -64,7 +65,7 @@ static bool is_second(const struct head_task *restore, const struct head_buffer 
             return false;
         }
     }
-    return true;
+    return !pl_list_empty(&back->instances);
 }
 
 static void restore_copies(struct head_core *core, struct head_task *task,

@@ -101,22 +101,33 @@ TEST(stores_and_heads_that_are_killed_lose_nothing_that_was_spilled)
 }
 
 /* Others fill the disk: what was to go to a file stays where it is, and what had been planned with its room waits, or fails. */
+static const struct graph_profile filled = {.devices_min        = 1,
+                                            .devices_max        = 3,
+                                            .steps_min          = 60,
+                                            .steps_max          = 160,
+                                            .spill_permille     = 1000,
+                                            .disk_full_permille = 500,
+                                            .crash_permille     = 300,
+                                            .break_permille     = 300,
+                                            .check_every        = 1};
+
 TEST(disks_that_others_fill_lose_nothing)
 {
-    static const struct graph_profile profile = {.devices_min        = 1,
-                                                 .devices_max        = 3,
-                                                 .steps_min          = 60,
-                                                 .steps_max          = 160,
-                                                 .spill_permille     = 1000,
-                                                 .disk_full_permille = 500,
-                                                 .crash_permille     = 300,
-                                                 .break_permille     = 300,
-                                                 .check_every        = 1};
-
-    if (run_seeds(&profile)) {
+    if (run_seeds(&filled)) {
         ASSERT_TRUE(sum.spills_undone > 0 && sum.file_writes > 0);
     }
     ASSERT_EQ(sum.spills_stranded, 0); /* who reads it elsewhere is served, too */
+}
+
+/*
+ * 3272768211: a value was spilled, brought back and spilled again, and both spills were taken back. What had been brought back counted as a second copy of what
+ * stayed, of which it had nothing just then; when it got the value it was the only one, and was dropped for want of memory.
+ */
+TEST(what_two_spills_are_taken_back_of_is_no_second_copy)
+{
+    test_expect_log();
+    seeds_log_errors();
+    ASSERT_TRUE(graph_run(3272768211, &filled, &sum, true));
 }
 
 /* What the head had said to a store that died came to the next one, before what it said to that one. */
