@@ -147,6 +147,7 @@ struct graph_profile {
         spill_deaths_most; /* of these, stores that are killed while they spill; no draw */
     uint32_t client_crash_permille; /* a client dies on the way */
     uint32_t pairs_permille;        /* all transfers by pairs */
+    bool pairs_of_hosts;            /* .. between two hosts with stores, too */
     uint32_t limit_permille;        /* with time limits and cancels by force */
     uint32_t
         head_crash_permille; /* the head writes a journal and is killed; 0: it writes none */

@@ -381,7 +381,8 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
             config->retries = 1; /* nobody is charged, so that is enough */
         }
     }
-    if (profile->pairs_permille > 0 && !(config->second_host && config->stores) &&
+    if (profile->pairs_permille > 0 &&
+        (profile->pairs_of_hosts || !config->second_host || !config->stores) &&
         graph_chance(graph, profile->pairs_permille)) {
         config->transfer               = HEAD_TRANSFER_NCCL;
         config->queues                 = 0; /* NCCL's kernels wait for each other */

@@ -814,9 +814,10 @@ static void lane_stage_next(struct sim_worker *worker, uint32_t index)
         put_word(worker, stream, SIM_OP_WAIT, &worker->timeline->stage_taken.value,
                  half.half.first_chunk);
     }
-    sim_stage(worker, stream, index == 1 ? SIM_OP_RECV : SIM_OP_SEND, half.half.host_device,
-              half.half.first_chunk, touch_noted(worker, index == 1, half.number),
-              half.half.bytes);
+    /* Whose number that is now: the other one may have been given up since. */
+    sim_stage(worker, stream, index == 1 ? SIM_OP_RECV : SIM_OP_SEND,
+              worker->sim->host_device_of[half.half.key.peer], half.half.first_chunk,
+              touch_noted(worker, index == 1, half.number), half.half.bytes);
     put_word(worker, stream, SIM_OP_SIGNAL, &pairs->staged[index], half.staged);
 }
 

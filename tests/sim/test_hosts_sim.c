@@ -80,6 +80,29 @@ TEST(beside_workers_stores_and_heads_that_die_and_stand_still)
     seeds_assert_met(&sum, SEEDS_DEFAULT, SIM_CELL_HOST_DIED, SIM_CELL_HOST_LEFT);
 }
 
+/* NCCL's communicators between them, with a host that is lost at one end. */
+TEST(by_pairs)
+{
+    static const struct graph_profile profile = {.devices_min       = 2,
+                                                 .devices_max       = 4,
+                                                 .steps_min         = 40,
+                                                 .steps_max         = 120,
+                                                 .gone_permille     = 1000,
+                                                 .host_permille     = 1000,
+                                                 .host_faults       = true,
+                                                 .stop_permille     = 300,
+                                                 .stops_most        = 2,
+                                                 .store_deaths_most = 1,
+                                                 .crash_permille    = 300,
+                                                 .cut_permille      = 200,
+                                                 .cuts_most         = 4,
+                                                 .pairs_permille    = 1000,
+                                                 .pairs_of_hosts    = true,
+                                                 .check_every       = 50};
+
+    run_seeds(&profile);
+}
+
 /*
  * 1439352535: of a version that had been overwritten the only copy left was one that a kernel was to bring together with a part made later, which
  * failed; a read that came again after the loss took it, and failed with that. The seeded bug takes it still. 2832176084, 5637: such a copy failed when
