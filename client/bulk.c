@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 
 #define IDLE_NS \
@@ -297,7 +298,9 @@ static plasmon_status_t get_once(struct moving *moving)
             part.bytes > BULK_PART_BYTES) {
             return PLASMON_EMALFORMED;
         }
-        status = read_all(moving, moving->data + moving->done, part.bytes);
+        status = pl_fault_point("client.bulk_get_part")
+                     ? PLASMON_ECONNECT
+                     : read_all(moving, moving->data + moving->done, part.bytes);
         moving->done += status == PLASMON_OK ? part.bytes : 0;
     }
     return status;
@@ -341,6 +344,9 @@ static plasmon_status_t parts_send(struct moving *moving, struct outgoing *out,
                                          moving->data + first + out->next + out->sent,
                                          out->part.bytes - out->sent, &some);
             out->sent += (uint32_t)some;
+            if (out->sent > out->part.bytes / 2 && pl_fault_point("client.bulk_put_half")) {
+                status = PLASMON_ECONNECT;
+            }
         }
         moving->heard_ns = some > 0 ? pl_now_ns() : moving->heard_ns;
         if (out->sent == out->part.bytes && out->next + out->sent < bytes) {

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "base/log.h"
 
 #define LOCATE_TRIES 3
@@ -274,6 +275,7 @@ static plasmon_status_t read_all_locked(struct plasmon_client *client,
             status = request_wait_locked(client, &pipe->requests[done % READS_IN_FLIGHT],
                                          deadline_ns);
             request_close_locked(client, &pipe->requests[done % READS_IN_FLIGHT]);
+            (void)pl_fault_point("client.get_piece"); /* cannot fail; the process can end */
         }
     }
     for (unsigned i = 0; i < READS_IN_FLIGHT;

@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/copy.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "client/parallel.h"
 
@@ -308,6 +309,7 @@ static void put_pump(void *user, uint32_t index)
         pl_copy(store_lane_data(job->lane->shared, mine[turn]),
                 job->from + piece * job->piece_bytes, piece_bytes_of(job, piece));
         slot_ask(job, mine[turn], piece);
+        (void)pl_fault_point("client.lane_put"); /* cannot fail; the process can end */
     }
     for (uint32_t i = 0; i < used; i++) {
         if (!slot_wait(job, mine[i])) {
@@ -341,6 +343,7 @@ static void get_pump(void *user, uint32_t index)
         }
         pl_copy(piece_to(job, piece), store_lane_data(job->lane->shared, mine[turn]),
                 piece_bytes_of(job, piece));
+        (void)pl_fault_point("client.lane_get"); /* likewise */
         pieces[turn] = pl_min_u64(atomic_fetch_add(&job->piece_next, 1), job->piece_count);
         if (pieces[turn] < job->piece_count) {
             slot_ask(job, mine[turn], pieces[turn]);

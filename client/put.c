@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "client/data.h"
 #include "client/parallel.h"
@@ -135,6 +136,7 @@ static plasmon_status_t put_piece_locked(const struct put *put, struct root *roo
         return error_set(status, "%s", pl_status_text(status));
     }
     task_commit(&client->refs, task);
+    (void)pl_fault_point("client.put_piece"); /* cannot fail; the process can end */
     if (length == put->bytes) {
         root_keep_value(&client->refs, root, put->data);
     }

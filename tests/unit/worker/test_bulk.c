@@ -663,6 +663,18 @@ static int take_frame(int listen_fd, struct bulk_frame *out)
     return fd;
 }
 
+TEST(the_deadline_is_a_second_and_four_times_what_the_bytes_should_take)
+{
+    const uint64_t second = UINT64_C(1000000000);
+
+    ASSERT_EQ(bulk_deadline_ns(0, second), second);
+    ASSERT_EQ(bulk_deadline_ns(second, second), 5 * second);
+    ASSERT_EQ(bulk_deadline_ns(second / 4, 2 * second), second + second / 2);
+    ASSERT_EQ(bulk_deadline_ns(BULK_PART_BYTES, BULK_RATE_MIN),
+              second + 4 * (BULK_PART_BYTES * UINT64_C(1000) / (BULK_RATE_MIN / 1000000)));
+    ASSERT_EQ(bulk_deadline_ns(1000000, 0), 5 * second); /* as if it were a MB/s */
+}
+
 TEST(a_receiver_that_falls_silent_is_a_stall_and_one_that_is_slow_is_not)
 {
     struct bulk_answer answer = {.chunk = BULK_ALIVE};
@@ -671,7 +683,8 @@ TEST(a_receiver_that_falls_silent_is_a_stall_and_one_that_is_slow_is_not)
     struct bulk_frame frame;
     uint8_t bytes[1000];
     struct host a;
-    int listen_fd = listen_as(&endpoint), fd;
+    int listen_fd     = listen_as(&endpoint), fd;
+    uint64_t heard_ns = 0;
 
     test_expect_log();
     host_open(&a, 0, SLOT);
@@ -685,6 +698,7 @@ TEST(a_receiver_that_falls_silent_is_a_stall_and_one_that_is_slow_is_not)
         uint64_t began_ns   = pl_now_ns();
         int count;
 
+        heard_ns = began_ns; /* not earlier */
         send_all(fd, &answer, sizeof(answer));
         count = poll(&ended, 1, 250);
         if (pl_now_ns() - began_ns > BULK_GRACE_NS / 2) {
@@ -693,6 +707,7 @@ TEST(a_receiver_that_falls_silent_is_a_stall_and_one_that_is_slow_is_not)
         ASSERT_EQ(count, 0);
     }
     assert_ended(fd); /* after more silence */
+    ASSERT_TRUE(pl_now_ns() - heard_ns >= BULK_GRACE_NS);
     fd = take_frame(listen_fd, &frame);
     ASSERT_EQ(frame.chunk, 0);
     ASSERT_EQ(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), (ssize_t)sizeof(bytes));
