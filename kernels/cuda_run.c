@@ -154,7 +154,7 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
 #define OPERATIONS_BYTE   3u /* of a long sort's keys */
 #define OPERATIONS_JACOBI 12u
 #define OPERATIONS_BLAS   8u
-#define OPERATIONS_FEW    3u
+#define OPERATIONS_FEW    3u /* of one product: as many where it is cut along k */
 
 static uint64_t columns(const struct kernel_arg *a)
 {
@@ -220,6 +220,10 @@ uint64_t kernel_cuda_operations(const struct kernel_function *function,
     case KERNEL_ID_vote:
     case KERNEL_ID_checksum:
         return OPERATIONS_FEW;
+    case KERNEL_ID_gemm:
+    case KERNEL_ID_gemm_into:
+    case KERNEL_ID_gemv:
+        return scratch ? 2 * OPERATIONS_BLAS : OPERATIONS_FEW;
     default:
         return variant->blas ? OPERATIONS_BLAS * (scratch ? 2 : 1)
                : scratch     ? OPERATIONS_FEW
