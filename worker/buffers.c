@@ -120,15 +120,16 @@ static plasmon_status_t memory_grow(struct worker_core *core, uint32_t pool, uin
 
 /*
  * A device that is full gives results what clients may write, too, if nothing is there: a client that scribbles over memory that it was not
- * given would find results as it finds other clients' puts. The other way round is not possible: clients cannot write the rest.
+ * given would find results as it finds other clients' puts. And a put gets what results had: its client finds a chunk that it may not write, gives
+ * the buffer back and sends the bytes (client/put.c). Otherwise a CPU device that results once filled could never again take a put.
  */
 static plasmon_status_t alloc_anywhere(struct worker_core *core, uint32_t pool,
                                        uint64_t bytes, uint64_t *out_offset)
 {
     plasmon_status_t status = store_arena_alloc(core->arena, pool, bytes, out_offset);
 
-    return status == PLASMON_EDEVMEM && pool == 0
-               ? store_arena_alloc(core->arena, 1, bytes, out_offset)
+    return status == PLASMON_EDEVMEM
+               ? store_arena_alloc(core->arena, pool == 0 ? 1 : 0, bytes, out_offset)
                : status;
 }
 

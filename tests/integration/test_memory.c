@@ -4,6 +4,7 @@
  * without a GPU.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "tests/integration/cluster.h"
@@ -181,6 +182,40 @@ TEST(what_can_never_fit_says_who_has_the_memory)
     ASSERT_CONTAINS(plasmon_error(px), "the largest hole is");
     ASSERT_CONTAINS(plasmon_error(px), "objects");
     expect_all(px, kept, 1.0f);
+    plasmon_finish(px);
+}
+
+/* Chunks are never taken away, and those of results are not for clients to write: a put still finds its way into them. */
+TEST(a_device_that_results_have_filled_takes_puts)
+{
+    enum { BLOCKS = 16 };
+    struct plasmon_client *px = start();
+    struct plasmon_ref *block[BLOCKS], *x;
+    uint64_t bytes             = device_bytes / BLOCKS;
+    struct plasmon_shape shape = {PLASMON_F32, 1, {(int64_t)(bytes * 4 / 4)}};
+    float *data                = malloc(bytes * 4);
+
+    ASSERT_TRUE(data != NULL);
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        block[i] = filled(px, bytes - (bytes / 64), i);
+    }
+    PX_OK(px, plasmon_wait(px, block, BLOCKS, BLOCKS, WAIT_MS, NULL, NULL));
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        PX_OK(px, plasmon_release(px, block[i]));
+    }
+    for (uint32_t round = 0; round < 3; round++) { /* more than fits at a time */
+        for (uint64_t i = 0; i < bytes; i++) {
+            data[i] = (float)(i % 4099 + round);
+        }
+        PX_OK(px, plasmon_put(px, data, &shape, NULL, &x));
+        memset(data, 0, bytes * 4);
+        PX_OK(px, plasmon_get(px, x, data, bytes * 4, WAIT_MS));
+        for (uint64_t i = 0; i < bytes; i++) {
+            ASSERT_EQ(data[i], (float)(i % 4099 + round));
+        }
+        PX_OK(px, plasmon_release(px, x));
+    }
+    free(data);
     plasmon_finish(px);
 }
 
