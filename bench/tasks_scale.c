@@ -69,6 +69,40 @@ static void wait_refs(struct bench_tasks_run *run, struct plasmon_ref **refs)
     pl_free(ready);
 }
 
+/* One wait for parts of one array, each of which a task of its own writes. `refs` has room for them. */
+static void wait_parts(struct bench_tasks_run *run, struct plasmon_ref **refs,
+                       const char *name, uint32_t count)
+{
+    const struct plasmon_shape shape = bench_shape(PLASMON_F64, 1, count, 0);
+    const plasmon_scalar_t value     = {.f = 0};
+    const int64_t one                = 1;
+    struct bench_row row = {.unit = "ms", .note = "a task writes each; then one wait"};
+    struct plasmon_ref *all, *task;
+    uint64_t began;
+
+    all = bench_must_make(&run->cluster, "fill", &shape, &value, 1, PLASMON_ANYWHERE);
+    bench_must_wait(&run->cluster, &all, 1);
+    began = pl_now_ns();
+    for (uint32_t i = 0; i < count; i++) {
+        const int64_t start       = i;
+        const plasmon_scalar_t of = {.f = i};
+        struct plasmon_arg arg    = {.mode = PLASMON_OUT};
+
+        bench_must(&run->cluster,
+                   plasmon_view(run->cluster.client, all, &start, &one, NULL, &refs[i]),
+                   "a view");
+        arg.ref = refs[i];
+        task    = bench_must_task(&run->cluster, "fill", &arg, 1, &of, 1, PLASMON_ANYWHERE);
+        bench_must_release(&run->cluster, &task, 1);
+    }
+    bench_must_wait(&run->cluster, refs, count);
+    row.value = seconds_since(began) * 1e3;
+    (void)snprintf(row.name, sizeof(row.name), "%s", name);
+    bench_report_add(&run->report, &row);
+    bench_must_release(&run->cluster, refs, count);
+    bench_must_release(&run->cluster, &all, 1);
+}
+
 static void many_arguments(struct bench_tasks_run *run, struct plasmon_ref **refs)
 {
     struct bench_row row     = {.name = "single_client_get_object_containing_10k_refs",
@@ -232,6 +266,8 @@ void bench_tasks_scale(struct bench_tasks_run *run)
     struct plasmon_ref **refs = bench_must_alloc(MANY_REFS * sizeof(struct plasmon_ref *));
 
     wait_refs(run, refs);
+    wait_parts(run, refs, "wait_1k_parts_of_an_array", WAIT_REFS);
+    wait_parts(run, refs, "wait_4k_parts_of_an_array", 4 * WAIT_REFS);
     many_arguments(run, refs);
     many_gets(run, refs);
     many_returns(run, refs);

@@ -246,8 +246,8 @@ void watch_start(struct watch *watch, struct root *root, const struct pl_box *bo
 void watch_stop(struct watch *watch); /* fine if decided; its failure goes */
 
 /* --- between refs.c, tasks.c and watch.c */
-void root_watches_check(struct refs *refs,
-                        struct root *root); /* something about it was decided */
+/* A write of `box` (NULL: of all of it) was decided: only who waits for a part of that can know more now. */
+void root_watches_check(struct refs *refs, struct root *root, const struct pl_box *box);
 void root_new_version(struct refs *refs,
                       struct root *root); /* a task that writes it was submitted */
 void tasks_finish(struct refs *refs);

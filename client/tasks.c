@@ -519,7 +519,7 @@ static void task_end(struct refs *refs, struct task *task, struct failure *failu
             root_fail(root, write, failure);
         }
         write_detach(write);
-        root_watches_check(refs, root);
+        root_watches_check(refs, root, write->whole ? NULL : &write->box);
     }
     refs->tasks_live--;
     refs->resolved_count++;

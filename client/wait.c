@@ -113,26 +113,41 @@ plasmon_status_t plasmon_flush(struct plasmon_client *client)
 
 /* ------------------------------------------------------------------------------------------------ k of n */
 
-/* Start a watch for each ref; those that are decided count at once. */
-static plasmon_status_t watch_all_locked(struct plasmon_client *client,
-                                         struct plasmon_ref *const *refs, uint32_t count,
-                                         struct watch *watches, struct waiter *waiter,
-                                         uint32_t *out_started)
+/* As plasmon_wait() says it. */
+static int as_ready(plasmon_status_t status)
 {
+    return status == PLASMON_OK ? 1 : status == PLASMON_INPROGRESS ? 0 : (int)status;
+}
+
+static plasmon_status_t find_locked(struct plasmon_client *client,
+                                    struct plasmon_ref *const *refs, uint32_t index,
+                                    struct ref_slot **out_slot)
+{
+    struct pl_err err       = {0};
+    plasmon_status_t status = refs_find(&client->refs, refs[index], out_slot, &err);
+
+    return status == PLASMON_OK ? PLASMON_OK
+                                : error_set(status, "refs[%u]: %s", index, err.text);
+}
+
+/* How each of them stands. out_ready may be NULL. */
+static plasmon_status_t look_at_all_locked(struct plasmon_client *client,
+                                           struct plasmon_ref *const *refs, uint32_t count,
+                                           int *out_ready, uint32_t *out_decided)
+{
+    *out_decided = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct pl_err err = {0};
         struct ref_slot *slot;
         struct pl_box box;
-        plasmon_status_t status = refs_find(&client->refs, refs[i], &slot, &err);
+        plasmon_status_t status = find_locked(client, refs, i, &slot);
 
         if (status != PLASMON_OK) {
-            return error_set(status, "refs[%u]: %s", i, err.text);
+            return status;
         }
-        watches[i].waiter = waiter;
-        watch_start(&watches[i], slot->root, slot_box(slot, &box));
-        *out_started = i + 1;
-        if (watches[i].status != PLASMON_INPROGRESS) {
-            waiter->resolved++;
+        status = root_state(slot->root, slot_box(slot, &box), NULL);
+        *out_decided += status != PLASMON_INPROGRESS;
+        if (out_ready != NULL) {
+            out_ready[i] = as_ready(status);
         }
     }
     return PLASMON_OK;
@@ -158,24 +173,56 @@ static plasmon_status_t wait_enough_locked(struct plasmon_client *client,
     return PLASMON_OK;
 }
 
-static void tell_all(const struct watch *watches, uint32_t count, int *out_ready,
-                     uint32_t *out_count)
+/* A watch for each ref that is pending, in their order; there are `count` of these. */
+static void watch_pending_locked(struct plasmon_client *client,
+                                 struct plasmon_ref *const *refs, struct watch *watches,
+                                 uint32_t count, struct waiter *waiter)
 {
-    uint32_t decided = 0;
+    for (uint32_t i = 0, started = 0; started < count; i++) {
+        struct ref_slot *slot;
+        struct pl_box box;
 
-    for (uint32_t i = 0; i < count; i++) {
-        plasmon_status_t status = watches[i].status;
+        PL_CHECK(find_locked(client, refs, i, &slot) == PLASMON_OK); /* it was, just now */
+        watches[started].waiter = waiter;
+        watch_start(&watches[started], slot->root, slot_box(slot, &box));
+        started += watches[started].status == PLASMON_INPROGRESS;
+    }
+}
 
-        decided += status != PLASMON_INPROGRESS;
+/* Too few are decided. What is decided meanwhile is added to both outputs. */
+static plasmon_status_t wait_for_pending_locked(struct plasmon_client *client,
+                                                struct plasmon_ref *const *refs,
+                                                uint32_t pending, uint32_t need,
+                                                uint64_t deadline_ns, int *out_ready,
+                                                uint32_t *io_decided)
+{
+    struct waiter waiter    = {.need = need, .resolved = *io_decided};
+    struct watch *watches   = PL_NEW_N(struct watch, pending);
+    plasmon_status_t status = PLASMON_ENOMEM;
+
+    if (watches == NULL) {
+        return error_set(status, "out of host memory");
+    }
+    status = pl_cond_init(&waiter.cond);
+    if (status != PLASMON_OK) {
+        pl_free(watches);
+        return error_set(status, "%s", pl_status_text(status));
+    }
+    watch_pending_locked(client, refs, watches, pending, &waiter);
+    status = wait_enough_locked(client, &waiter, deadline_ns);
+    for (uint32_t i = 0; i < pending; i++) {
         if (out_ready != NULL) {
-            out_ready[i] = status == PLASMON_OK           ? 1
-                           : status == PLASMON_INPROGRESS ? 0
-                                                          : (int)status;
+            while (*out_ready != 0) { /* it was decided at once, and has no watch */
+                out_ready++;
+            }
+            *out_ready++ = as_ready(watches[i].status);
         }
+        watch_stop(&watches[i]);
     }
-    if (out_count != NULL) {
-        *out_count = decided;
-    }
+    *io_decided = waiter.resolved;
+    pl_cond_finish(&waiter.cond);
+    pl_free(watches);
+    return status;
 }
 
 plasmon_status_t plasmon_wait(struct plasmon_client *client,
@@ -183,10 +230,8 @@ plasmon_status_t plasmon_wait(struct plasmon_client *client,
                               uint32_t need, uint32_t timeout_ms, int *out_ready,
                               uint32_t *out_count)
 {
-    uint64_t deadline_ns = client_deadline(timeout_ms);
-    struct waiter waiter = {.need = need};
-    struct watch *watches;
-    uint32_t started        = 0;
+    uint64_t deadline_ns    = client_deadline(timeout_ms);
+    uint32_t decided        = 0;
     plasmon_status_t status = client_enter(client);
 
     if (status != PLASMON_OK) {
@@ -195,32 +240,19 @@ plasmon_status_t plasmon_wait(struct plasmon_client *client,
     if ((count > 0 && refs == NULL) || need > count) {
         return error_set(PLASMON_EINVAL, "need is %u of %u refs", need, count);
     }
-    watches = PL_NEW_N(struct watch, count > 0 ? count : 1);
-    if (watches == NULL) {
-        return error_set(PLASMON_ENOMEM, "out of host memory");
-    }
-    status = pl_cond_init(&waiter.cond);
-    if (status != PLASMON_OK) {
-        pl_free(watches);
-        return error_set(status, "%s", pl_status_text(status));
-    }
 
     pl_mutex_lock(&client->lock);
-    status = watch_all_locked(client, refs, count, watches, &waiter, &started);
-    if (status == PLASMON_OK) {
-        session_flush_locked(client);
-        status = wait_enough_locked(client, &waiter, deadline_ns);
-    }
-    for (uint32_t i = 0; i < started; i++) {
-        watch_stop(&watches[i]);
+    session_flush_locked(client);
+    status = look_at_all_locked(client, refs, count, out_ready, &decided);
+    if (status == PLASMON_OK && decided < need) {
+        status = wait_for_pending_locked(client, refs, count - decided, need, deadline_ns,
+                                         out_ready, &decided);
     }
     pl_mutex_unlock(&client->lock);
 
-    if (status == PLASMON_OK || status == PLASMON_ETIMEDOUT) {
-        tell_all(watches, count, out_ready, out_count);
+    if (out_count != NULL && (status == PLASMON_OK || status == PLASMON_ETIMEDOUT)) {
+        *out_count = decided;
     }
-    pl_cond_finish(&waiter.cond);
-    pl_free(watches);
     return status;
 }
 

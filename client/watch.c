@@ -7,8 +7,7 @@ static void watch_decide(struct refs *refs, struct watch *watch, plasmon_status_
     watch->root   = NULL;
     pl_list_remove(&watch->link);
     if (watch->waiter != NULL) {
-        watch->waiter->resolved++;
-        if (watch->waiter->resolved >= watch->waiter->need) {
+        if (++watch->waiter->resolved == watch->waiter->need) {
             pl_cond_signal(&watch->waiter->cond);
         }
     } else {
@@ -39,16 +38,20 @@ void watch_stop(struct watch *watch)
     watch->failure = NULL;
 }
 
-void root_watches_check(struct refs *refs, struct root *root)
+void root_watches_check(struct refs *refs, struct root *root, const struct pl_box *box)
 {
     struct pl_list *at, *next;
 
     pl_list_for_each_safe(at, next, &root->watches) {
         struct watch *watch     = pl_container_of(at, struct watch, link);
         struct failure *failure = NULL;
-        plasmon_status_t status =
-            root_state(root, watch->whole ? NULL : &watch->hull, &failure);
+        plasmon_status_t status;
 
+        /* What replaces a write that it waited for touches it, too. Without this a thousand parts that are waited for cost a look at a million writes. */
+        if (box != NULL && !watch->whole && !pl_box_intersects(box, &watch->hull)) {
+            continue;
+        }
+        status = root_state(root, watch->whole ? NULL : &watch->hull, &failure);
         if (status == PLASMON_INPROGRESS) {
             continue;
         }

@@ -1,4 +1,7 @@
 /* Readiness: which writers a ref waits for, which failures it shows, and how long things live. */
+#include <stdlib.h>
+#include <time.h>
+
 #include "client/refs.h"
 #include "tests/harness/test.h"
 
@@ -403,6 +406,124 @@ TEST(readiness_agrees_with_a_model_that_looks_at_every_element)
         }
         refs_finish(&refs);
     }
+}
+
+/* Watches of random parts, random writes of three kinds that end and fail in any order: who is not told yet has to wait. */
+TEST(who_waits_is_told_as_soon_as_it_is_decided)
+{
+    enum { N = 24, STEPS = 80, RUNS = 300, WATCHES = 12 };
+    static const enum write_effect effects[] = {WRITE_ADDS, WRITE_OVERWRITES,
+                                                WRITE_UPDATES};
+    uint64_t seed = test_seed(), told = 0;
+
+    for (int run = 0; run < RUNS; run++) {
+        struct pl_shape shape = {.dtype = PL_F32, .ndim = 1, .dim = {N}};
+        struct watch watch[WATCHES];
+        struct waiter waiter = {.need = UINT32_MAX};
+        uint64_t live[STEPS];
+        unsigned live_count = 0;
+        struct root *root;
+        struct refs refs;
+
+        memset(watch, 0, sizeof(watch));
+        refs_init(&refs, 1);
+        root = root_create(&refs, refs_draw_ref(&refs), &shape);
+        ASSERT_NOT_NULL(refs_open(&refs, root, NULL));
+        for (int step = 0; step < STEPS; step++) {
+            int64_t start       = (int64_t)(test_random(&seed) % N);
+            int64_t count       = 1 + (int64_t)(test_random(&seed) % (uint64_t)(N - start));
+            bool whole          = test_random(&seed) % 12 == 0;
+            struct pl_box where = box(start, count);
+            struct watch *another = &watch[test_random(&seed) % WATCHES];
+
+            if (another->waiter == NULL) {
+                another->waiter = &waiter;
+                watch_start(another, root, whole ? NULL : &where);
+            } else if (test_random(&seed) % 2 != 0 || live_count == 0) {
+                live[live_count++] = submit(&refs, root, whole ? NULL : &where,
+                                            effects[test_random(&seed) % 3]);
+            } else {
+                unsigned pick = (unsigned)(test_random(&seed) % live_count);
+
+                if (test_random(&seed) % 4 == 0) {
+                    fail(&refs, live[pick], live[pick]);
+                } else {
+                    refs_resolve(&refs, live[pick], NULL);
+                }
+                live[pick] = live[--live_count];
+            }
+            for (int i = 0; i < WATCHES; i++) {
+                if (watch[i].waiter == NULL) {
+                    continue;
+                }
+                if (watch[i].status == PLASMON_INPROGRESS) {
+                    ASSERT_EQ(
+                        root_state(root, watch[i].whole ? NULL : &watch[i].hull, NULL),
+                        PLASMON_INPROGRESS);
+                } else {
+                    told++;
+                    watch_stop(&watch[i]);
+                    watch[i] = (struct watch){.waiter = NULL};
+                }
+            }
+        }
+        for (int i = 0; i < WATCHES; i++) {
+            if (watch[i].waiter != NULL) {
+                watch_stop(&watch[i]);
+            }
+        }
+        refs_finish(&refs);
+    }
+    ASSERT_TRUE(told > RUNS);
+}
+
+/* Looking at all writes for all that wait whenever one ends took 3 s for these. */
+TEST(many_parts_of_one_array_are_waited_for_at_little_cost)
+{
+    enum { PARTS = 1500 };
+    struct pl_shape shape = {.dtype = PL_F32, .ndim = 1, .dim = {PARTS}};
+    struct waiter waiter  = {.need = PARTS};
+    struct watch *watch   = calloc(PARTS, sizeof(*watch));
+    uint64_t *task        = calloc(PARTS, sizeof(*task));
+    struct plasmon_ref *ref;
+    struct root *root;
+    struct refs refs;
+    double began, took;
+
+    ASSERT_TRUE(watch != NULL && task != NULL);
+    refs_init(&refs, 1);
+    ASSERT_OK(pl_cond_init(&waiter.cond));
+    root = root_create(&refs, refs_draw_ref(&refs), &shape);
+    ref  = refs_open(&refs, root, NULL);
+    ASSERT_NOT_NULL(ref);
+    began =
+        (double)clock() / CLOCKS_PER_SEC; /* of the processor: others may have it, too */
+    for (int i = 0; i < PARTS; i++) {
+        struct pl_box where = box(i, 1);
+
+        task[i] = submit(&refs, root, &where, WRITE_OVERWRITES);
+    }
+    for (int i = 0; i < PARTS; i++) {
+        struct pl_box where = box(i, 1);
+
+        watch[i].waiter = &waiter;
+        watch_start(&watch[i], root, &where);
+    }
+    for (int i = 0; i < PARTS; i++) {
+        ASSERT_EQ(waiter.resolved, (uint32_t)i);
+        refs_resolve(&refs, task[i], NULL);
+    }
+    took = (double)clock() / CLOCKS_PER_SEC - began;
+    ASSERT_EQ(waiter.resolved, PARTS);
+    printf("# %.3f s\n", took);
+    ASSERT_TRUE(took < 1.5);
+    for (int i = 0; i < PARTS; i++) {
+        watch_stop(&watch[i]);
+    }
+    pl_cond_finish(&waiter.cond);
+    refs_finish(&refs);
+    free(watch);
+    free(task);
 }
 
 TEST_MAIN()
