@@ -4,7 +4,6 @@
 
 /* Of a device, in and out. Each has queues on the device, of which there are few (docs/transfers.md). */
 static const uint32_t counts_max[] = {[HEAD_COMM_PAIR] = 16, [HEAD_COMM_TEAM] = 4};
-#define BYTES_MAX (UINT64_C(4) << 30) /* of a device, in all of them; one may have more */
 
 /* One of them, while the book is read. */
 struct comm {
@@ -117,7 +116,7 @@ static bool place_make(const struct head_core *core, enum head_comm_kind kind,
                 return false;
             }
             leave(&sheet.oldest, true);
-        } else if (sheet.all > 1 && sheet.bytes > BYTES_MAX) {
+        } else if (sheet.all > 1 && sheet.bytes > core->config.nccl_bytes) {
             if (!sheet.some_of_all) {
                 return false;
             }

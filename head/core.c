@@ -128,6 +128,9 @@ plasmon_status_t head_core_create(const struct head_config *config,
     if (core->config.direct_bytes == 0) {
         core->config.direct_bytes = 256u << 20;
     }
+    if (core->config.nccl_bytes == 0) {
+        core->config.nccl_bytes = UINT64_C(4) << 30;
+    }
     if (core->config.team_bytes == 0) {
         core->config.team_bytes = 128u << 20;
     }
@@ -351,11 +354,13 @@ static Plasmon__V1__Device *status_device(const struct head_core *core,
     out->restarts       = device->restarts;
     out->bulk           = head_bulk_access(device);
     out->communicators  = head_pair_count(core, device) + head_team_count(core, device);
-    out->state          = (!device->joined || device->expected_ms != 0) && !device->gone
-                              ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED
-                          : device->connected ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP
-                          : device->gone      ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE
-                                         : PLASMON__V1__DEVICE_STATE__DEVICE_STATE_DOWN;
+    out->communicators_opened =
+        head_pair_opened(core, device) + head_team_opened(core, device);
+    out->state = (!device->joined || device->expected_ms != 0) && !device->gone
+                     ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED
+                 : device->connected ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP
+                 : device->gone      ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE
+                                     : PLASMON__V1__DEVICE_STATE__DEVICE_STATE_DOWN;
     return out;
 }
 

@@ -95,6 +95,8 @@ struct head_config {
     uint64_t
         team_bytes; /* members of so much are reduced by NCCL where that is allowed and faster (collective_ways.c); 0: 128 MiB */
     uint64_t
+        nccl_bytes; /* of a device, in pairs and teams together, of which one may have more (comm.h); 0: 4 GiB */
+    uint64_t
         lineage_bytes; /* what records of calls may have (lineage.h); 0: none are kept, and what is lost stays lost */
     uint64_t
         shadow_bytes; /* with lineage: a version is kept each time so much was overwritten in place (shadow.c); 0: none */

@@ -8,7 +8,7 @@
 #include "head/checkpoint.h"
 #include "head/machine_int.h"
 
-enum { SETTINGS = 10 };
+enum { SETTINGS = 11 };
 
 /* ------------------------------------------------------------------------------------------ saving */
 
@@ -32,11 +32,11 @@ static void save_peer(struct head_bytes *out, const struct head_peer *peer)
 static void save_settings(const struct head_machine *machine, struct head_bytes *out)
 {
     const struct head_settings *settings = &machine->settings;
-    const uint64_t numbers[SETTINGS]     = {settings->epoch,         settings->transfer,
-                                            settings->window,        settings->retries,
-                                            settings->credit,        settings->lease_ms,
-                                            settings->chain_bytes,   settings->node_lease_ms,
-                                            settings->lineage_bytes, settings->shadow_bytes};
+    const uint64_t numbers[SETTINGS]     = {
+            settings->epoch,        settings->transfer,      settings->window,
+            settings->retries,      settings->credit,        settings->lease_ms,
+            settings->chain_bytes,  settings->node_lease_ms, settings->lineage_bytes,
+            settings->shadow_bytes, settings->nccl_bytes};
 
     for (size_t i = 0; i < SETTINGS; i++) {
         head_bytes_varint(out, numbers[i]);

@@ -85,6 +85,10 @@ static const struct option_text options[] = {
      "with lineage: keep a version each time so many bytes were overwritten in place, so "
      "that a loss need not go back to the beginning; 0 (default, or PLASMON_SHADOW_BYTES): "
      "none"},
+    {"nccl-bytes", "BYTES",
+     "what NCCL's communicators may take of a GPU's memory, beside --device-memory: the "
+     "one "
+     "that was not used for longest is closed for the next (default 4294967296)"},
     {"metrics", "ADDRESS",
      "figures for Prometheus over HTTP, GET /metrics, at host:port, or at a port of "
      "127.0.0.1; to whoever reaches it, in the clear (docs/operations.md); default: off"},
@@ -186,9 +190,7 @@ static int parse_bytes(const char *name, const char *text, uint64_t *out_bytes)
     errno      = 0;
     *out_bytes = strtoull(text, &end, 10);
     if (errno != 0 || end == text || *end != '\0' || text[0] == '-') {
-        fprintf(stderr,
-                "plasmon-head: %s: '%s' is not a number of bytes; 0 switches it off\n",
-                name, text);
+        fprintf(stderr, "plasmon-head: %s: '%s' is not a number of bytes\n", name, text);
         return 0;
     }
     return 1;
@@ -261,6 +263,11 @@ static int apply(struct settings *settings, const char *name, char *value)
         return parse_bytes("--lineage-bytes", value, &settings->config.lineage_bytes);
     } else if (strcmp(name, "shadow-bytes") == 0) {
         return parse_bytes("--shadow-bytes", value, &settings->config.shadow_bytes);
+    } else if (strcmp(name, "nccl-bytes") == 0) {
+        if (!parse_bytes("--nccl-bytes", value, &settings->config.nccl_bytes)) {
+            return 0;
+        }
+        settings->config.nccl_bytes = pl_max_u64(settings->config.nccl_bytes, 1);
     } else if (strcmp(name, "metrics") == 0) {
         settings->metrics = value;
     } else if (strcmp(name, "log") == 0) {

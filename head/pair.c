@@ -91,6 +91,20 @@ uint32_t head_pair_count(const struct head_core *core, const struct head_device 
     return count;
 }
 
+uint64_t head_pair_opened(const struct head_core *core, const struct head_device *device)
+{
+    uint64_t opened = 0, key;
+    size_t i        = 0;
+    void *item;
+
+    while (pl_map_next(&core->pairs, &i, &key, &item)) {
+        const struct head_pair *pair = item;
+
+        opened += pair->src == device || pair->dst == device ? pair->epoch : 0;
+    }
+    return opened;
+}
+
 static void tell(const struct head_pair *pair, bool receives, Plasmon__V1__PairState state,
                  uint64_t epoch, const ProtobufCBinaryData *id)
 {

@@ -45,6 +45,8 @@ uint64_t head_pair_bytes(const struct head_pair *pair, const struct head_device 
 void head_pair_close(struct head_core *core, struct head_pair *pair);
 /* Communicators that the device has, or is about to have. */
 uint32_t head_pair_count(const struct head_core *core, const struct head_device *device);
+/* How often one of its pairs was opened, so far. */
+uint64_t head_pair_opened(const struct head_core *core, const struct head_device *device);
 /* Is there one that transfers go by now? */
 bool head_pair_serves(struct head_core *core, const struct head_device *from,
                       const struct head_device *to);

@@ -107,6 +107,18 @@ uint32_t head_team_count(const struct head_core *core, const struct head_device 
     return count;
 }
 
+uint64_t head_team_opened(const struct head_core *core, const struct head_device *device)
+{
+    const struct head_team *team;
+    uint64_t opened = 0;
+    uint32_t rank;
+
+    for (size_t at = 0; (team = next_team(core, &at)) != NULL;) {
+        opened += has(team, device, &rank) ? team->epoch : 0;
+    }
+    return opened;
+}
+
 static void tell(const struct head_team *team, uint32_t rank, Plasmon__V1__PairState state,
                  const ProtobufCBinaryData *id)
 {

@@ -47,6 +47,8 @@ uint64_t head_team_bytes(const struct head_team *team, const struct head_device 
 void head_team_close(struct head_core *core, struct head_team *team);
 /* Communicators of teams that the device has, or is about to have. */
 uint32_t head_team_count(const struct head_core *core, const struct head_device *device);
+/* How often one of its teams was opened, so far. */
+uint64_t head_team_opened(const struct head_core *core, const struct head_device *device);
 /* An OPEN or CLOSE is over. */
 void head_team_task_over(struct head_core *core, struct head_task *task);
 void head_team_report(struct head_core *core, struct head_device *device,

@@ -75,6 +75,8 @@ static const struct metric device_metrics[] = {
      OF(Device, queued)},
     {"plasmon_device_communicators", GAUGE, "Communicators of NCCL.",
      OF(Device, communicators)},
+    {"plasmon_device_communicators_opened_total", COUNTER,
+     "Communicators of NCCL that were opened.", OF(Device, communicators_opened)},
     {"plasmon_device_restarts_total", COUNTER, "Workers that were replaced.",
      OF(Device, restarts)},
 };

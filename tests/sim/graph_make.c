@@ -384,8 +384,9 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     if (profile->pairs_permille > 0 &&
         (profile->pairs_of_hosts || !config->second_host || !config->stores) &&
         graph_chance(graph, profile->pairs_permille)) {
-        config->transfer               = HEAD_TRANSFER_NCCL;
-        config->queues                 = 0; /* NCCL's kernels wait for each other */
+        config->transfer   = HEAD_TRANSFER_NCCL;
+        config->nccl_bytes = graph->seed % 8 == 3; /* one communicator a device at a time */
+        config->queues     = 0;                    /* NCCL's kernels wait for each other */
         config->pair_trouble_millionth = graph_chance(graph, 500) ? 10000 : 0;
         graph->hurries                 = graph_chance(graph, 700);
         config->policy                 = graph->hurries ? "round-robin" : config->policy;

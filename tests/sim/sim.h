@@ -1028,6 +1028,7 @@ struct sim_config {
     uint64_t chain_bytes;   /* as of the head's; 0: nothing here is so large */
     uint64_t lineage_bytes; /* as of the head's */
     uint64_t shadow_bytes;
+    uint64_t nccl_bytes;
     bool peer_capable;
     uint64_t credit; /* 0: plenty */
     uint32_t window; /* 0: the default */

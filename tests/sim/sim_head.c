@@ -743,6 +743,7 @@ void sim_head_begin(struct sim *sim)
         .chain_bytes   = sim->config.chain_bytes,
         .lineage_bytes = sim->config.lineage_bytes,
         .shadow_bytes  = sim->config.shadow_bytes,
+        .nccl_bytes    = sim->config.nccl_bytes,
         .lease_ms      = LEASE_MS,
         .node_lease_ms = LEASE_MS,
         .policy        = sim->config.policy,
