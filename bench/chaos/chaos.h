@@ -15,6 +15,8 @@
  *   slow.c     what a recovery consisted of that took too long
  *   progress.c how it comes along, while it does
  *   soak.c     the other command: the same load without faults
+ *   soak_team.c   reductions that it does beside its clients
+ *   gpu_memory.c  what the driver says is in use of GPUs
  *   samples.c  what processes use, over time, and the line through it
  *
  * WHAT MUST HOLD. Whatever is killed: a read that succeeds is right to the bit; no future stays open; nothing that was sealed and that no
@@ -100,8 +102,9 @@ struct chaos_config {
     uint32_t cpu_devices;
     const char *gpus; /* "none", or how many */
     const char *device_memory;
-    const char *transfer; /* NULL: auto */
-    const char *spares;   /* of plasmon-store; NULL: its default */
+    const char *transfer;   /* NULL: auto */
+    const char *nccl_bytes; /* of plasmon-head; NULL: its default */
+    const char *spares;     /* of plasmon-store; NULL: its default */
     uint32_t clients;
     uint32_t lineage_mib;
     bool journal;

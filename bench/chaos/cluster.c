@@ -150,6 +150,10 @@ void chaos_start_head(struct chaos_cluster *cluster)
         argv[count++] = "--transfer";
         argv[count++] = cluster->config.transfer;
     }
+    if (cluster->config.nccl_bytes != NULL) {
+        argv[count++] = "--nccl-bytes";
+        argv[count++] = cluster->config.nccl_bytes;
+    }
     cluster->head = must_run(cluster, argv, "head.log", -1);
 }
 

@@ -30,6 +30,7 @@ static const struct {
     [SAMPLE_DEVICE_USED]     = {"device memory used", true, 32 << 20, 0.2, UNJUDGED},
     [SAMPLE_DEVICE_RESERVED] = {"device memory reserved", true, 64 << 20, 0.1, UNJUDGED},
     [SAMPLE_PAIRS]           = {"communicators", false, 1, 0.05, 12},
+    [SAMPLE_GPU_USED]        = {"memory by the driver", true, 64 << 20, 0.05, UNJUDGED},
 };
 
 const char *sample_name(enum sample_what what)

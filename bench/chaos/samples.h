@@ -19,7 +19,8 @@ enum sample_what {
     SAMPLE_SEGMENTS, /* descriptors of shared memory */
     SAMPLE_DEVICE_USED,
     SAMPLE_DEVICE_RESERVED,
-    SAMPLE_PAIRS, /* communicators with other devices */
+    SAMPLE_PAIRS,    /* communicators with other devices */
+    SAMPLE_GPU_USED, /* as the driver has it: communicators, contexts and code too */
     SAMPLE_WHATS
 };
 

@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "bench/chaos/chaos.h"
+#include "bench/chaos/gpu_memory.h"
 #include "bench/chaos/samples.h"
+#include "bench/chaos/soak_team.h"
 
 #define MS       UINT64_C(1000000)
 #define SAMPLES  240 /* of a run, about */
@@ -26,7 +28,8 @@
 
 struct soak_options {
     uint32_t seconds, clients, cpu_devices, lineage_mib;
-    const char *seed, *gpus, *device_memory, *transfer, *json, *plot;
+    const char *seed, *gpus, *device_memory, *transfer, *nccl_bytes, *json, *plot,
+        *plot_devices;
     bool no_sources;
 };
 
@@ -41,11 +44,15 @@ static const struct cli_option options[] = {
     {"--device-memory", "BYTES", CLI_TEXT, OPTION(device_memory),
      "of each device; suffix K, M, G [128M; of a GPU 2G]"},
     {"--transfer", "ROUTE", CLI_TEXT, OPTION(transfer), "auto, peer, host or nccl [auto]"},
+    {"--nccl-bytes", "BYTES", CLI_TEXT, OPTION(nccl_bytes),
+     "plasmon-head --nccl-bytes; with 1 communicators come and go all the time [its own]"},
     {"--lineage-mib", "MIB", CLI_COUNT, OPTION(lineage_mib),
      "plasmon-head --lineage-bytes; 0: none [16]"},
     {"--no-sources", NULL, CLI_FLAG, OPTION(no_sources), "no functions in source text"},
     {"--json", "FILE", CLI_TEXT, OPTION(json), "write the samples and lines as JSON"},
     {"--plot", "FILE", CLI_TEXT, OPTION(plot), "draw the memory of processes as SVG"},
+    {"--plot-devices", "FILE", CLI_TEXT, OPTION(plot_devices),
+     "draw the memory of devices as SVG"},
 };
 
 static int run(int argc, char **argv);
@@ -63,8 +70,10 @@ const struct cli_command bench_soak = {
 struct soak {
     struct chaos_cluster cluster;
     struct samples samples;
+    struct soak_team team;
     uint64_t seed, random, began_ns;
-    uint64_t came; /* clients */
+    uint64_t came;                       /* clients */
+    uint64_t opened[STRESS_DEVICES_MAX]; /* communicators of each device */
     char text[CHAOS_TEXT_BYTES];
 };
 
@@ -78,7 +87,7 @@ static void interrupt(int signal)
 
 static bool fail(struct soak *soak, const char *text)
 {
-    (void)snprintf(soak->text, sizeof(soak->text), "%s", text);
+    (void)snprintf(soak->text, sizeof(soak->text), "%.*s", CHAOS_TEXT_BYTES - 1, text);
     return false;
 }
 
@@ -151,8 +160,23 @@ static void sample_devices(struct soak *soak, double at_s)
             samples_add(&soak->samples, who, keys[k].what, at_s,
                         (double)chaos_json_number(json, of, keys[k].key));
         }
+        soak->opened[i] = chaos_json_number(json, of, "communicators_opened");
     }
     free(json);
+}
+
+/* All that this machine has, whoever uses them. */
+static void sample_gpus(struct soak *soak, double at_s)
+{
+    uint64_t bytes;
+    char who[24];
+
+    for (uint32_t i = 0; i < gpu_memory_count(); i++) {
+        (void)snprintf(who, sizeof(who), "GPU %u", i);
+        if (gpu_memory_used(i, &bytes)) {
+            samples_add(&soak->samples, who, SAMPLE_GPU_USED, at_s, (double)bytes);
+        }
+    }
 }
 
 static void sample(struct soak *soak)
@@ -169,6 +193,9 @@ static void sample(struct soak *soak)
     }
     samples_add_process(&soak->samples, "client that stays", cluster->player[0], at_s);
     sample_devices(soak, at_s);
+    if (soak->cluster.board->gpu) {
+        sample_gpus(soak, at_s);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------ the run */
@@ -196,6 +223,26 @@ static bool nothing_left(struct soak *soak)
     return true;
 }
 
+/* With one device there is nobody to reduce with. */
+static bool reduce(struct soak *soak, uint64_t now_ns)
+{
+    char text[STRESS_TEXT_BYTES];
+
+    return soak->team.devices < 2 || soak_team_turn(&soak->team, now_ns, text) ||
+           fail(soak, text);
+}
+
+static void team_init(struct soak *soak)
+{
+    struct soak_team *team = &soak->team;
+
+    team->client  = soak->cluster.client;
+    team->devices = soak->cluster.devices;
+    for (uint32_t i = 0; i < team->devices; i++) {
+        team->number[i] = soak->cluster.device[i].number;
+    }
+}
+
 static bool play(struct soak *soak, uint32_t seconds)
 {
     struct chaos_board *board = soak->cluster.board;
@@ -219,11 +266,12 @@ static bool play(struct soak *soak, uint32_t seconds)
             sample(soak);
             next_ns = now_ns + every_ns;
         }
-        if (!look_after_clients(soak, over, &running)) {
+        if (!look_after_clients(soak, over, &running) || !reduce(soak, now_ns)) {
             return false;
         }
         tick();
     }
+    soak_team_end(&soak->team);
     return nothing_left(soak);
 }
 
@@ -255,13 +303,18 @@ static bool print(const struct soak *soak)
 
     pl_str_init(&machine);
     bench_machine_describe(&machine);
-    printf("%s\nsoak: %u %s devices, %llu clients came, %llu graphs, %llu steps; --seed "
-           "%llu\n\n"
-           "  %-18s %-23s %12s %12s %12s\n",
+    printf("%s\nsoak: %u %s devices, %llu clients came, %llu graphs, %llu steps, %llu "
+           "reductions; communicators opened: ",
            pl_str_text(&machine), soak->cluster.devices, board->gpu ? "GPU" : "CPU",
            (unsigned long long)soak->came, (unsigned long long)CHAOS_SUM(board, graphs),
-           (unsigned long long)CHAOS_SUM(board, steps), (unsigned long long)soak->seed,
-           "who", "what", "mean", "growth", "tolerance");
+           (unsigned long long)CHAOS_SUM(board, steps),
+           (unsigned long long)soak->team.rounds);
+    for (uint32_t i = 0; i < soak->cluster.devices; i++) {
+        printf("%s%llu", i > 0 ? " and " : "", (unsigned long long)soak->opened[i]);
+    }
+    printf("; --seed %llu\n\n"
+           "  %-18s %-23s %12s %12s %12s\n",
+           (unsigned long long)soak->seed, "who", "what", "mean", "growth", "tolerance");
     pl_str_finish(&machine);
     for (size_t i = 0; i < soak->samples.series.count; i++) {
         const struct sample_series *series = series_at(soak, i);
@@ -327,13 +380,41 @@ static bool write_json(const struct soak *soak, const char *path)
     return good;
 }
 
-static bool draw(const struct soak *soak, const char *path)
+/* One picture of what the table has of these, a bit a enum sample_what. */
+struct picture {
+    const char *title, *y_label;
+    uint32_t whats;
+};
+static const struct picture of_processes = {"plasmon bench soak: memory of processes",
+                                            "resident, its own, MiB", 1u << SAMPLE_MEMORY};
+static const struct picture of_devices   = {
+      "plasmon bench soak: memory of devices", "MiB",
+      1u << SAMPLE_DEVICE_USED | 1u << SAMPLE_DEVICE_RESERVED | 1u << SAMPLE_GPU_USED};
+
+static void put_rows(struct bench_report *report, const struct sample_series *series,
+                     bool named)
 {
-    const struct bench_plot plot = {.title   = "plasmon bench soak: memory of processes",
-                                    .x_label = "seconds",
+    for (size_t k = 0; k < series->points.count; k++) {
+        const struct sample_point *point = pl_vec_at(&series->points, k);
+        struct bench_row *row            = pl_vec_push(&report->rows);
+
+        if (row == NULL) {
+            bench_die("out of host memory");
+        }
+        *row = (struct bench_row){
+            .x = point->at_s, .value = point->value / 1048576, .unit = "MiB"};
+        (void)snprintf(row->series, sizeof(row->series), "%s%s%s", series->who,
+                       named ? ": " : "", named ? sample_name(series->what) : "");
+    }
+}
+
+static bool draw(const struct soak *soak, const struct picture *picture, const char *path)
+{
+    const struct bench_plot plot = {.title       = picture->title,
+                                    .x_label     = "seconds",
                                     .x_is_linear = true,
                                     .y_is_linear = true,
-                                    .y_label     = "resident, its own, MiB"};
+                                    .y_label     = picture->y_label};
     struct bench_report report;
     bool good;
 
@@ -341,16 +422,8 @@ static bool draw(const struct soak *soak, const char *path)
     for (size_t i = 0; i < soak->samples.series.count; i++) {
         const struct sample_series *series = series_at(soak, i);
 
-        for (size_t k = 0; series->what == SAMPLE_MEMORY && k < series->points.count; k++) {
-            const struct sample_point *point = pl_vec_at(&series->points, k);
-            struct bench_row *row            = pl_vec_push(&report.rows);
-
-            if (row == NULL) {
-                bench_die("out of host memory");
-            }
-            *row = (struct bench_row){
-                .x = point->at_s, .value = point->value / 1048576, .unit = "MiB"};
-            (void)snprintf(row->series, sizeof(row->series), "%s", series->who);
+        if (picture->whats >> series->what & 1) {
+            put_rows(&report, series, picture == &of_devices);
         }
     }
     good = bench_plot_write(&plot, &report, "MiB", path);
@@ -372,6 +445,7 @@ static int soak_run(struct soak *soak, const struct soak_options *given)
     for (uint32_t i = 0; i < soak->cluster.config.clients; i++) {
         soak->cluster.board->slot[i].seed = soak->seed + i;
     }
+    team_init(soak);
     soak->began_ns = pl_now_ns();
     good           = play(soak, given->seconds);
     if (!good && plasmon_doctor(soak->cluster.client, 0, &text) == PLASMON_OK) {
@@ -380,7 +454,10 @@ static int soak_run(struct soak *soak, const struct soak_options *given)
     }
     good    = print(soak) && good;
     written = given->json == NULL || write_json(soak, given->json);
-    written = (given->plot == NULL || draw(soak, given->plot)) && written;
+    written = (given->plot == NULL || draw(soak, &of_processes, given->plot)) && written;
+    written =
+        (given->plot_devices == NULL || draw(soak, &of_devices, given->plot_devices)) &&
+        written;
     samples_finish(&soak->samples);
     return chaos_cluster_end(&soak->cluster, !good) && good && written ? CLI_OK : CLI_FAIL;
 }
@@ -400,6 +477,7 @@ static int run(int argc, char **argv)
                                    .gpus          = given.gpus,
                                    .device_memory = given.device_memory,
                                    .transfer      = given.transfer,
+                                   .nccl_bytes    = given.nccl_bytes,
                                    .clients       = given.clients,
                                    .lineage_mib   = given.lineage_mib,
                                    .journal       = false};
