@@ -46,6 +46,7 @@ struct device_info {
     int numa_node;      /* -1: unknown */
     bool notify_stalls; /* device_notify() holds up its stream: better look at the words */
     uint64_t chunk_granularity;
+    bool early_start; /* kernels that have DEVICE_EARLY_MARK may begin early */
     char pci[24];
 };
 
@@ -365,6 +366,13 @@ void device_module_unload(struct device_module *module);
 plasmon_status_t device_module_function(struct device_module *module, const char *name,
                                         void **out_function, struct pl_err *err);
 /* What a function can be launched with. */
+/*
+ * A variable in code each of whose kernels begins by waiting for the kernel before it (CUDA: griddepcontrol.wait, before anything that reads or writes memory), and
+ * then, if its grid is small, lets the next one begin. The device may hand out such a kernel's blocks early; what it reads and writes, and when, stays what it was.
+ */
+#define DEVICE_EARLY_MARK "plasmon_early_start"
+/* Threads of a grid that may take room while it waits for another one: a quarter of an H200. */
+#define DEVICE_EARLY_THREADS_MAX 65536
 struct device_function_limits {
     uint32_t threads_max; /* of a block, with the registers that it takes */
     uint32_t registers;   /* of a thread */
@@ -375,6 +383,7 @@ struct device_function_limits {
     bool
         soon; /* device_launch_soon() takes it, with as much dynamic shared memory as follows */
     uint32_t soon_shared_max;
+    bool early; /* it waits by itself for what comes before it (DEVICE_EARLY_MARK) */
     uint32_t
         suggested_block; /* threads that fill the device best, without dynamic shared memory */
 };
@@ -386,6 +395,8 @@ struct device_launch_shape {
     uint32_t block[3];
     uint32_t shared_bytes;
     bool cooperative; /* all blocks run at once or none, so they may wait for each other */
+    bool
+        early; /* as the function's limits say: it may begin while the launch before it, if that was such a one too, still runs */
 };
 plasmon_status_t device_launch(struct device_stream *stream, void *function,
                                const struct device_launch_shape *shape, void **params);

@@ -403,7 +403,7 @@ static plasmon_status_t run_cuda(const struct kernel_code *code,
                                  struct kernel_launch_shape *io_shape, uint64_t tag,
                                  struct pl_err *err)
 {
-    struct device_launch_shape shape = {.cooperative = false};
+    struct device_launch_shape shape = {.early = code->limits.early};
     struct packed packed;
     plasmon_status_t status = pack(code->signature, args, arg_count, scalars, &packed, err);
     char text[96];

@@ -26,6 +26,7 @@ struct nvrtc {
     void *library;
     int major;
     int minor;
+    char root[300];    /* of the toolkit; "": where the loader looks */
     char include[400]; /* "--include-path=..", or "" */
     const char *(*error_string)(int result);
     int (*version)(int *major, int *minor);
@@ -100,6 +101,7 @@ static bool nvrtc_try(const char *root, const char *version)
         (void)snprintf(path, sizeof(path), "libnvrtc.so.%s", version);
     } else if (strlen(root) < 300) {
         (void)snprintf(path, sizeof(path), "%s/lib64/libnvrtc.so.%s", root, version);
+        (void)snprintf(found.root, sizeof(found.root), "%s", root);
         (void)snprintf(found.include, sizeof(found.include), "--include-path=%s/include",
                        root);
     } else {
@@ -153,6 +155,9 @@ static void nvrtc_open(void)
 struct target {
     char option[48];
     bool ptx;
+    unsigned arch;
+    bool early; /* its kernels may begin early (code_early.c) */
+    unsigned linker_major, linker_minor;
 };
 
 static plasmon_status_t target_choose(const struct device_info *info, struct target *out,
@@ -178,10 +183,20 @@ static plasmon_status_t target_choose(const struct device_info *info, struct tar
                           nvrtc.major, nvrtc.minor, (int)info->compute_major,
                           (int)info->compute_minor);
     }
-    out->ptx = best != want;
+    out->ptx  = best != want;
+    out->arch = (unsigned)best;
     (void)snprintf(out->option, sizeof(out->option), "--gpu-architecture=%s_%d",
                    out->ptx ? "compute" : "sm", best);
     return PLASMON_OK;
+}
+
+/* Of what this device can, and these options do not speak against. */
+static void early_choose(const struct device_info *info, const char *options,
+                         struct target *target)
+{
+    target->early = info->early_start && !target->ptx && code_early_options(options) &&
+                    code_early_ready(nvrtc.root[0] != '\0' ? nvrtc.root : NULL,
+                                     &target->linker_major, &target->linker_minor);
 }
 
 static void cache_key(const struct kernel_definition *definition,
@@ -198,6 +213,11 @@ static void cache_key(const struct kernel_definition *definition,
     pl_sha256_add_field(&sha, target->option, strlen(target->option));
     pl_sha256_add_field(&sha, &nvrtc.major, sizeof(nvrtc.major));
     pl_sha256_add_field(&sha, &nvrtc.minor, sizeof(nvrtc.minor));
+    if (target->early) {
+        pl_sha256_add_field(&sha, "early 2", 7); /* of this way to edit */
+        pl_sha256_add_field(&sha, &target->linker_major, sizeof(target->linker_major));
+        pl_sha256_add_field(&sha, &target->linker_minor, sizeof(target->linker_minor));
+    }
     pl_sha256_finish(&sha, out);
 }
 
@@ -260,6 +280,27 @@ static plasmon_status_t image_take(nvrtc_program_t program, bool ptx,
                                     nvrtc.error_string(result));
 }
 
+/* In place of the image at hand, when that can be. */
+static void image_make_early(nvrtc_program_t program, const struct target *target,
+                             struct kernel_code *code)
+{
+    void *image  = NULL;
+    size_t bytes = 0;
+    char *ptx;
+
+    if (nvrtc.ptx_bytes(program, &bytes) != 0 || bytes == 0) {
+        return;
+    }
+    ptx = pl_alloc(bytes + 1);
+    if (ptx != NULL && nvrtc.ptx(program, ptx) == 0 &&
+        code_early_image(ptx, target->arch, &image, &bytes)) {
+        pl_free(code->image);
+        code->image       = image;
+        code->image_bytes = bytes;
+    }
+    pl_free(ptx);
+}
+
 static plasmon_status_t program_compile(nvrtc_program_t program, struct kernel_code *code,
                                         const struct kernel_definition *definition,
                                         const struct target *target,
@@ -269,6 +310,7 @@ static plasmon_status_t program_compile(nvrtc_program_t program, struct kernel_c
     const char *entry   = code_entry_name(definition);
     const char *lowered = NULL;
     int result          = nvrtc.add_name(program, entry);
+    plasmon_status_t status;
 
     if (result == 0) {
         result = nvrtc.compile(program, option_count, options);
@@ -289,7 +331,11 @@ static plasmon_status_t program_compile(nvrtc_program_t program, struct kernel_c
     if (code->symbol == NULL) {
         return pl_err_set(err, PLASMON_ENOMEM, "no memory for a name");
     }
-    return image_take(program, target->ptx, code, err);
+    status = image_take(program, target->ptx, code, err);
+    if (status == PLASMON_OK && target->early) {
+        image_make_early(program, target, code);
+    }
+    return status;
 }
 
 static plasmon_status_t compile(struct kernel_code *code,
@@ -345,6 +391,7 @@ plasmon_status_t code_build_cuda(struct kernel_code *code,
     if (status != PLASMON_OK) {
         return status;
     }
+    early_choose(info, definition.options, &target);
     cache_key(&definition, &target, key);
     if (code_cache_load(policy->cache_dir, key, &cached)) {
         code->symbol      = cached.symbol;

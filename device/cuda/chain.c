@@ -14,6 +14,9 @@
  * that copy nothing, and launched once, for the first launch is what brings them to the device. Two of each length take turns. Kernels of a chain that is launched are
  * replaced for its next launch only: launches under way keep theirs (cuGraphExecKernelNodeSetParams).
  *
+ * EARLY STARTS. Kernels that wait by themselves for what is before them (DEVICE_EARLY_MARK) go into chains whose edges let each begin early; as soon as one of those at hand
+ * does not, they go into a chain with full edges. What chains are made of does not wait, and copies nothing: in neither kind does it matter when it runs.
+ *
  * WHAT IS REFUSED LATE. Callers check what they keep, and the driver is asked only when it goes in. A chain that the driver refuses goes in launch by launch; a launch
  * that it refuses then is told by device_launch_failure(), and before that, before anything behind it is in the stream, by the device's `launch_failed`.
  * When the context is lost nothing is told of launches: the device's health says it, and what was kept has not begun.
@@ -29,12 +32,18 @@
 #include <string.h>
 
 enum { CHAIN_LENGTHS = 4, CHAIN_TURNS = 2, CHAIN_LONGEST = 32 };
+enum chain_kind { CHAIN_FULL, CHAIN_EARLY, CHAIN_KINDS };
 static const uint32_t chain_lengths[CHAIN_LENGTHS] = {CHAIN_LONGEST, 16, 8, 4};
 
 struct chain {
     CUgraph graph; /* nodes are named by it */
     CUgraphExec exec;
     CUgraphNode node[CHAIN_LONGEST];
+};
+
+struct chains {
+    uint32_t turn[CHAIN_LENGTHS];
+    struct chain chain[CHAIN_LENGTHS][CHAIN_TURNS]; /* guarded by keeps_lock */
 };
 
 struct kept {
@@ -50,40 +59,86 @@ struct device_cuda_keep {
     struct pl_list link; /* of the device's `keeps` */
     uint32_t count;
     struct kept kept[CHAIN_LONGEST];
-    uint32_t turn[CHAIN_LENGTHS];
-    struct chain chains[CHAIN_LENGTHS][CHAIN_TURNS]; /* guarded by keeps_lock */
+    struct chains chains
+        [CHAIN_KINDS]; /* on a device without early starts there are none of the other kind */
 };
 
 /* ------------------------------------------------------------------------------------------------ chains */
 
+/* All chains of a stream, by one number. */
+#define CHAINS (CHAIN_KINDS * CHAIN_LENGTHS * CHAIN_TURNS)
+
+static enum chain_kind chain_kind(uint32_t i)
+{
+    return (enum chain_kind)(i / (CHAIN_LENGTHS * CHAIN_TURNS));
+}
+
+static uint32_t chain_length(uint32_t i)
+{
+    return chain_lengths[i / CHAIN_TURNS % CHAIN_LENGTHS];
+}
+
+static struct chain *chain_at(struct device_cuda_keep *keep, uint32_t i)
+{
+    return &keep->chains[chain_kind(i)]
+                .chain[i / CHAIN_TURNS % CHAIN_LENGTHS][i % CHAIN_TURNS];
+}
+
 /* What a chain is made of, and becomes when code is unloaded: no words are copied. */
 static struct device_copy_box_args idle_args;
 
-static CUDA_KERNEL_NODE_PARAMS idle_node(const struct device_cuda *cuda, void **params)
+static const struct device_launch_shape idle_shape = {.grid  = {1, 1, 1},
+                                                      .block = {1, 1, 1}};
+
+static CUDA_KERNEL_NODE_PARAMS
+node_of(CUfunction function, const struct device_launch_shape *shape, void **params)
 {
-    params[0] = &idle_args;
-    return (CUDA_KERNEL_NODE_PARAMS){.func         = cuda->copy_functions[0],
-                                     .gridDimX     = 1,
-                                     .gridDimY     = 1,
-                                     .gridDimZ     = 1,
-                                     .blockDimX    = 1,
-                                     .blockDimY    = 1,
-                                     .blockDimZ    = 1,
-                                     .kernelParams = params};
+    return (CUDA_KERNEL_NODE_PARAMS){.func           = function,
+                                     .gridDimX       = shape->grid[0],
+                                     .gridDimY       = shape->grid[1],
+                                     .gridDimZ       = shape->grid[2],
+                                     .blockDimX      = shape->block[0],
+                                     .blockDimY      = shape->block[1],
+                                     .blockDimZ      = shape->block[2],
+                                     .sharedMemBytes = shape->shared_bytes,
+                                     .kernelParams   = params};
+}
+
+/* Captured, and how its nodes are called. */
+static plasmon_status_t chain_capture(struct device_cuda *cuda, CUstream stream,
+                                      struct chain *chain, uint32_t length, bool early)
+{
+    void *params[]   = {&idle_args};
+    CUgraph captured = NULL;
+    plasmon_status_t status =
+        DEVICE_CU(cuda, cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    plasmon_status_t ended;
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    for (uint32_t i = 0; status == PLASMON_OK && i < length; i++) {
+        CUstreamCaptureStatus capturing;
+        const CUgraphNode *last = NULL;
+        size_t count            = 0;
+
+        status = device_cuda_launch_early(cuda, stream, cuda->copy_functions[0],
+                                          &idle_shape, params, early && i > 0);
+        if (status == PLASMON_OK) {
+            status = DEVICE_CU(
+                cuda, capture_info(stream, &capturing, NULL, &captured, &last, &count));
+        }
+        chain->node[i] = status == PLASMON_OK && count == 1 ? last[0] : NULL;
+    }
+    ended = DEVICE_CU(cuda, cuStreamEndCapture(stream, &chain->graph));
+    return status == PLASMON_OK ? ended : status;
 }
 
 static plasmon_status_t chain_make(struct device_cuda *cuda, CUstream stream,
-                                   struct chain *chain, uint32_t length)
+                                   struct chain *chain, uint32_t length, bool early)
 {
-    void *params[1];
-    CUDA_KERNEL_NODE_PARAMS node = idle_node(cuda, params);
-    plasmon_status_t status      = DEVICE_CU(cuda, cuGraphCreate(&chain->graph, 0));
+    plasmon_status_t status = chain_capture(cuda, stream, chain, length, early);
 
-    for (uint32_t i = 0; status == PLASMON_OK && i < length; i++) {
-        status = DEVICE_CU(cuda, cuGraphAddKernelNode(&chain->node[i], chain->graph,
-                                                      i > 0 ? &chain->node[i - 1] : NULL,
-                                                      i > 0 ? 1 : 0, &node));
-    }
     if (status == PLASMON_OK) {
         status = DEVICE_CU(cuda, cuGraphInstantiate(&chain->exec, chain->graph, 0));
     }
@@ -110,22 +165,6 @@ static void kept_params(struct kept *kept, void **params)
     }
 }
 
-static CUDA_KERNEL_NODE_PARAMS kept_node(struct kept *kept, void **params)
-{
-    const struct device_launch_shape *shape = &kept->shape;
-
-    kept_params(kept, params);
-    return (CUDA_KERNEL_NODE_PARAMS){.func           = kept->function,
-                                     .gridDimX       = shape->grid[0],
-                                     .gridDimY       = shape->grid[1],
-                                     .gridDimZ       = shape->grid[2],
-                                     .blockDimX      = shape->block[0],
-                                     .blockDimY      = shape->block[1],
-                                     .blockDimZ      = shape->block[2],
-                                     .sharedMemBytes = shape->shared_bytes,
-                                     .kernelParams   = params};
-}
-
 /* false: nothing of it is in the stream. What the driver does not put into a chain it may still take as a launch, so it is no event for the log. */
 static bool chain_launch(struct device_cuda *cuda, CUstream stream, struct chain *chain,
                          struct kept *kept, uint32_t length)
@@ -135,8 +174,9 @@ static bool chain_launch(struct device_cuda *cuda, CUstream stream, struct chain
 
     pl_mutex_lock(&cuda->keeps_lock);
     for (uint32_t i = 0; result == CUDA_SUCCESS && i < length; i++) {
-        CUDA_KERNEL_NODE_PARAMS node = kept_node(&kept[i], params);
+        CUDA_KERNEL_NODE_PARAMS node = node_of(kept[i].function, &kept[i].shape, params);
 
+        kept_params(&kept[i], params);
         device_cuda_call_begin();
         result = device_cuda_driver.cuGraphExecKernelNodeSetParams(chain->exec,
                                                                    chain->node[i], &node);
@@ -153,18 +193,18 @@ static bool chain_launch(struct device_cuda *cuda, CUstream stream, struct chain
 
 void device_cuda_chains_forget(struct device_cuda *cuda)
 {
-    void *params[1];
-    CUDA_KERNEL_NODE_PARAMS node = idle_node(cuda, params);
+    void *params[]               = {&idle_args};
+    CUDA_KERNEL_NODE_PARAMS node = node_of(cuda->copy_functions[0], &idle_shape, params);
     struct pl_list *pos;
 
     pl_mutex_lock(&cuda->keeps_lock);
     pl_list_for_each(pos, &cuda->keeps) {
         struct device_cuda_keep *keep = pl_container_of(pos, struct device_cuda_keep, link);
 
-        for (uint32_t i = 0; i < CHAIN_LENGTHS * CHAIN_TURNS; i++) {
-            struct chain *chain = &keep->chains[i / CHAIN_TURNS][i % CHAIN_TURNS];
+        for (uint32_t i = 0; i < CHAINS; i++) {
+            struct chain *chain = chain_at(keep, i);
 
-            for (uint32_t k = 0; k < chain_lengths[i / CHAIN_TURNS]; k++) {
+            for (uint32_t k = 0; k < chain_length(i) && chain->exec != NULL; k++) {
                 (void)DEVICE_CU(cuda, cuGraphExecKernelNodeSetParams(
                                           chain->exec, chain->node[k], &node)); /* logged */
             }
@@ -231,8 +271,8 @@ bool device_cuda_launch_failure(struct device *device, uint64_t *out_tag,
 
 static void keep_free(struct device_cuda *cuda, struct device_cuda_keep *keep)
 {
-    for (uint32_t i = 0; i < CHAIN_LENGTHS * CHAIN_TURNS; i++) {
-        chain_finish(cuda, &keep->chains[i / CHAIN_TURNS][i % CHAIN_TURNS]);
+    for (uint32_t i = 0; i < CHAINS; i++) {
+        chain_finish(cuda, chain_at(keep, i));
     }
     pl_free(keep);
 }
@@ -246,10 +286,11 @@ plasmon_status_t device_cuda_keep_create(struct device_cuda_stream *stream)
     if (keep == NULL) {
         return PLASMON_ENOMEM;
     }
-    for (uint32_t i = 0; status == PLASMON_OK && i < CHAIN_LENGTHS * CHAIN_TURNS; i++) {
-        status = chain_make(cuda, stream->stream,
-                            &keep->chains[i / CHAIN_TURNS][i % CHAIN_TURNS],
-                            chain_lengths[i / CHAIN_TURNS]);
+    for (uint32_t i = 0; status == PLASMON_OK && i < CHAINS; i++) {
+        if (chain_kind(i) == CHAIN_FULL || cuda->base.info.early_start) {
+            status = chain_make(cuda, stream->stream, chain_at(keep, i), chain_length(i),
+                                chain_kind(i) == CHAIN_EARLY);
+        }
     }
     if (status != PLASMON_OK) {
         keep_free(cuda, keep);
@@ -278,16 +319,21 @@ void device_cuda_keep_destroy(struct device_cuda_stream *stream)
 }
 
 static plasmon_status_t launch_now(struct device_cuda *cuda, CUstream stream,
-                                   struct kept *kept)
+                                   struct kept *kept, bool early)
 {
-    const struct device_launch_shape *shape = &kept->shape;
     void *params[DEVICE_SOON_PARAMS_MAX];
 
     kept_params(kept, params);
-    return DEVICE_CU(cuda, cuLaunchKernel(kept->function, shape->grid[0], shape->grid[1],
-                                          shape->grid[2], shape->block[0], shape->block[1],
-                                          shape->block[2], shape->shared_bytes, stream,
-                                          params, NULL));
+    return device_cuda_launch_early(cuda, stream, kept->function, &kept->shape, params,
+                                    early);
+}
+
+/* May the second of two that follow each other begin beside the first? */
+static bool begins_beside(const struct kept *first, const struct kept *then)
+{
+    return first->shape.early && then->shape.early &&
+           device_cuda_beside(device_cuda_small(&first->shape),
+                              device_cuda_small(&then->shape));
 }
 
 static bool context_lost(struct device_cuda *cuda)
@@ -303,9 +349,11 @@ static bool context_lost(struct device_cuda *cuda)
 static void launch_each(struct device_cuda *cuda, CUstream stream, struct kept *kept,
                         uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        plasmon_status_t status = launch_now(cuda, stream, &kept[i]);
+    plasmon_status_t status = PLASMON_EDEVICE; /* of the one before: there is none */
 
+    for (uint32_t i = 0; i < count; i++) {
+        status = launch_now(cuda, stream, &kept[i],
+                            status == PLASMON_OK && begins_beside(&kept[i - 1], &kept[i]));
         if (status != PLASMON_OK && !context_lost(cuda)) {
             failure_add(cuda, kept[i].tag, status);
         }
@@ -323,6 +371,16 @@ static uint32_t length_for(uint32_t count)
     return i;
 }
 
+static enum chain_kind kind_for(const struct kept *kept, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        if (!begins_beside(&kept[i - 1], &kept[i])) {
+            return CHAIN_FULL;
+        }
+    }
+    return CHAIN_EARLY;
+}
+
 static void keep_flush(struct device_cuda *cuda, CUstream stream,
                        struct device_cuda_keep *keep)
 {
@@ -331,10 +389,11 @@ static void keep_flush(struct device_cuda *cuda, CUstream stream,
     while (done < keep->count) {
         uint32_t which = length_for(keep->count - done);
         uint32_t count = which < CHAIN_LENGTHS ? chain_lengths[which] : keep->count - done;
+        struct chains *chains = &keep->chains[kind_for(&keep->kept[done], count)];
 
         if (which == CHAIN_LENGTHS ||
             !chain_launch(cuda, stream,
-                          &keep->chains[which][keep->turn[which]++ % CHAIN_TURNS],
+                          &chains->chain[which][chains->turn[which]++ % CHAIN_TURNS],
                           &keep->kept[done], count)) {
             launch_each(cuda, stream, &keep->kept[done], count);
         }

@@ -77,6 +77,9 @@ struct device_cuda_stream {
     struct device_cuda_graph *graph; /* whose branch it is; NULL: of none. Constant */
     CUdeviceptr workspace;           /* cuBLAS's, made when first needed; 0: none */
     struct device_cuda_keep *keep;   /* chain.c; NULL: launches go in at once. Constant */
+    CUgraphNode
+        last_early; /* of a branch: what it captured last that the next launch may begin beside; NULL: nothing */
+    bool last_small; /* device_cuda_small() of that */
 };
 
 static inline struct device_cuda *device_cuda_of(struct device *device)
@@ -103,7 +106,7 @@ plasmon_status_t device_cuda_attribute(CUdevice device, CUdevice_attribute attri
 /* Which nodes of a CUDA graph each item became (items.c). */
 struct device_cuda_items {
     struct pl_vec items; /* struct device_cuda_item, by number */
-    struct pl_vec nodes; /* CUgraphNode */
+    struct pl_vec nodes; /* items.c's */
 };
 
 /* graph.c, items.c */
@@ -113,14 +116,16 @@ struct device_cuda_exec {
     CUgraph
         graph; /* what it was made from, which is what nodes are named by; NULL: it cannot be changed in parts */
     struct device_cuda_items items;
+    uint64_t early_pattern; /* of the recording that it was made from */
 };
 
 struct device_cuda_graph {
     struct device_graph base;
-    struct pl_vec events;            /* CUevent, by mark; made when first needed */
-    struct device_cuda_items items;  /* while it records */
-    uint32_t item;                   /* the one at hand; UINT32_MAX: none */
-    size_t nodes_before;             /* in the CUDA graph when the item began */
+    struct pl_vec events;           /* CUevent, by mark; made when first needed */
+    struct device_cuda_items items; /* while it records */
+    uint32_t item;                  /* the one at hand; UINT32_MAX: none */
+    uint64_t early_pattern;         /* a number for which of its launches may begin early */
+    size_t nodes_before;            /* in the CUDA graph when the item began */
     struct device_cuda_exec *change; /* while that is changed: else NULL */
     uint32_t changed;                /* launches of the item so far */
     plasmon_status_t change_status;
@@ -243,6 +248,9 @@ plasmon_status_t device_cuda_event_behind(struct device_stream *stream,
 /* copy.c */
 plasmon_status_t device_cuda_copy_init(struct device_cuda *cuda, struct pl_err *err);
 void device_cuda_copy_finish(struct device_cuda *cuda);
+/* Without gaps, with the context current; more than 0 bytes. */
+plasmon_status_t device_cuda_copy_run(struct device_stream *stream, uint64_t dst,
+                                      uint64_t src, uint64_t bytes);
 plasmon_status_t device_cuda_copy_planned(struct device_stream *stream,
                                           const struct device_copy_plan *plan,
                                           struct device_ptr dst, struct device_ptr src);
@@ -293,5 +301,27 @@ plasmon_status_t device_cuda_function_limits(struct device_module *module, void 
                                              struct pl_err *err);
 plasmon_status_t device_cuda_launch(struct device_stream *stream, void *function,
                                     const struct device_launch_shape *shape, void **params);
+/*
+ * Does it leave most of the device to others while it waits? What is small may wait beside anything: a large one does not let it begin before its last block has ended.
+ * What is large must not wait beside what is small, for its blocks would take what room there is.
+ */
+static inline bool device_cuda_small(const struct device_launch_shape *shape)
+{
+    uint64_t threads = (uint64_t)shape->block[0] * shape->block[1] * shape->block[2];
+    uint64_t blocks  = (uint64_t)shape->grid[1] * shape->grid[2];
+
+    return blocks <= DEVICE_EARLY_THREADS_MAX &&
+           shape->grid[0] * blocks * threads <= DEVICE_EARLY_THREADS_MAX;
+}
+/* Two that have DEVICE_EARLY_MARK and follow each other. */
+static inline bool device_cuda_beside(bool first_small, bool then_small)
+{
+    return then_small || !first_small;
+}
+/* early: it may begin before what is in front of it in the stream has ended; both must be kernels with DEVICE_EARLY_MARK. */
+plasmon_status_t device_cuda_launch_early(struct device_cuda *cuda, CUstream stream,
+                                          CUfunction function,
+                                          const struct device_launch_shape *shape,
+                                          void **params, bool early);
 
 #endif

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define EARLY_START_VERSION 12030 /* of the driver */
+
 plasmon_status_t device_cuda_attribute(CUdevice device, CUdevice_attribute attribute,
                                        int *out_value)
 {
@@ -77,6 +79,19 @@ static plasmon_status_t check_mode(CUdevice device, const struct device_info *in
     return PLASMON_OK;
 }
 
+/*
+ * Kernels of capability 9.0 can wait for what is before them, and graphs know such edges since CUDA 12.3. PLASMON_EARLY_START=0: no kernel begins early.
+ */
+static bool early_start(uint32_t compute_major)
+{
+    const char *text = getenv("PLASMON_EARLY_START");
+    int version      = 0;
+
+    return compute_major >= 9 && (text == NULL || strcmp(text, "0") != 0) &&
+           DEVICE_CU(NULL, cuDriverGetVersion(&version)) == PLASMON_OK &&
+           version >= EARLY_START_VERSION;
+}
+
 static plasmon_status_t info_numbers(CUdevice device, struct device_info *info)
 {
     CUmemAllocationProp properties = device_cuda_chunk_properties(device);
@@ -110,6 +125,7 @@ static plasmon_status_t info_numbers(CUdevice device, struct device_info *info)
     info->compute_minor     = (uint32_t)minor;
     info->bytes_total       = bytes;
     info->chunk_granularity = granularity;
+    info->early_start       = status == PLASMON_OK && early_start(info->compute_major);
     return status;
 }
 

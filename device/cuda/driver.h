@@ -77,16 +77,17 @@
     XX(cuModuleLoadDataEx)               \
     XX(cuModuleUnload)                   \
     XX(cuModuleGetFunction)              \
+    XX(cuModuleGetGlobal)                \
     XX(cuModuleGetLoadingMode)           \
     XX(cuFuncSetAttribute)               \
     XX(cuFuncGetAttribute)               \
     XX(cuOccupancyMaxPotentialBlockSize) \
     XX(cuLaunchKernel)                   \
+    XX(cuLaunchKernelEx)                 \
     XX(cuLaunchCooperativeKernel)        \
     XX(cuCtxEnablePeerAccess)            \
     XX(cuMemcpyPeerAsync)                \
     XX(cuGraphCreate)                    \
-    XX(cuGraphAddKernelNode)             \
     XX(cuGraphGetNodes)                  \
     XX(cuGraphExecKernelNodeSetParams)   \
     XX(cuStreamBeginCapture)             \

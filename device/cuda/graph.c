@@ -118,7 +118,11 @@ plasmon_status_t device_cuda_graph_begin(struct device_graph *base, struct pl_er
     plasmon_status_t status  = device_cuda_enter(cuda);
 
     device_cuda_items_init(&device_cuda_graph_of(base)->items);
-    device_cuda_graph_of(base)->item = UINT32_MAX;
+    device_cuda_graph_of(base)->item          = UINT32_MAX;
+    device_cuda_graph_of(base)->early_pattern = 0;
+    for (uint32_t i = 0; i < base->branch_count; i++) {
+        device_cuda_stream_of(base->branches[i])->last_early = NULL;
+    }
     if (status == PLASMON_OK) {
         status = DEVICE_CU(cuda, cuStreamBeginCapture(branch_stream(base, 0),
                                                       CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -189,12 +193,14 @@ static plasmon_status_t instantiate(struct device_cuda *cuda, CUgraph captured,
 }
 
 /* false: it cannot become the new graph by changing parameters. */
-static bool update(struct device_cuda_exec *exec, CUgraph captured)
+static bool update(struct device_cuda_exec *exec, const struct device_cuda_graph *graph,
+                   CUgraph captured)
 {
     CUgraphExecUpdateResultInfo info;
 
-    return device_cuda_driver.cuGraphExecUpdate(exec->exec, captured, &info) ==
-           CUDA_SUCCESS;
+    return exec->early_pattern == graph->early_pattern &&
+           device_cuda_driver.cuGraphExecUpdate(exec->exec, captured, &info) ==
+               CUDA_SUCCESS;
 }
 
 /* The exec's own graph and the map of its nodes: as of the recording that it was made from. */
@@ -211,8 +217,9 @@ static void exec_forget_items(struct device_cuda *cuda, struct device_cuda_exec 
 static void exec_take_items(struct device_cuda_exec *exec, struct device_cuda_graph *graph,
                             CUgraph captured)
 {
-    exec->graph = captured;
-    exec->items = graph->items;
+    exec->graph         = captured;
+    exec->items         = graph->items;
+    exec->early_pattern = graph->early_pattern;
     device_cuda_items_init(&graph->items);
 }
 
@@ -229,7 +236,7 @@ static plasmon_status_t exec_take(struct device_cuda *cuda, struct device_cuda_g
     CUgraphExec made              = NULL;
     plasmon_status_t status       = PLASMON_OK;
 
-    if (exec != NULL && update(exec, captured)) {
+    if (exec != NULL && update(exec, graph, captured)) {
         exec->base.tag_at = tag_at;
         exec_forget_items(cuda, exec);
         (void)DEVICE_CU(cuda, cuGraphDestroy(captured)); /* the exec has all it needs */

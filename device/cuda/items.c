@@ -10,11 +10,20 @@
  * launches were not as many as before, the change has failed. So nothing of it ever runs by mistake.
  *
  * The driver takes the new parameters for later launches of the exec; those under way keep theirs.
+ *
+ * EARLY STARTS (DEVICE_EARLY_MARK). A launch that waits by itself for what is before it, and is captured right behind another such launch in its branch, is joined
+ * to that by an edge that lets it begin early (programmatic). Every other edge is a full one: to and from copies, fills, libraries, words, and between branches. A node
+ * with such an edge must never get a kernel that does not wait: so a change that would do that fails, and the whole is recorded again.
  */
 #include "device/cuda/cuda_int.h"
 
 #include <assert.h>
 #include <string.h>
+
+struct node {
+    CUgraphNode node;
+    bool early; /* its edge lets it begin early */
+};
 
 struct device_cuda_item {
     uint32_t first; /* of `nodes` */
@@ -25,7 +34,7 @@ struct device_cuda_item {
 void device_cuda_items_init(struct device_cuda_items *items)
 {
     items->items = PL_VEC_INIT(struct device_cuda_item);
-    items->nodes = PL_VEC_INIT(CUgraphNode);
+    items->nodes = PL_VEC_INIT(struct node);
 }
 
 void device_cuda_items_finish(struct device_cuda_items *items)
@@ -108,6 +117,24 @@ static plasmon_status_t item_begin(struct device_cuda_graph *graph, uint32_t num
     return status;
 }
 
+/* Is the last thing of the branch a launch that this one may begin beside? */
+static plasmon_status_t behind_early(struct device_cuda_stream *stream, bool small,
+                                     bool *out_early)
+{
+    CUgraph captured        = NULL;
+    CUgraphNode last        = NULL;
+    plasmon_status_t status = PLASMON_OK;
+
+    *out_early = false;
+    if (stream->last_early != NULL) {
+        status = capture_look(device_cuda_of(stream->base.device), &stream->base, &captured,
+                              &last);
+        *out_early = last != NULL && last == stream->last_early &&
+                     device_cuda_beside(stream->last_small, small);
+    }
+    return status;
+}
+
 static plasmon_status_t launch_record(struct device_cuda_stream *stream,
                                       CUfunction function,
                                       const struct device_launch_shape *shape,
@@ -117,24 +144,30 @@ static plasmon_status_t launch_record(struct device_cuda_stream *stream,
     struct device_cuda_graph *graph = stream->graph;
     CUgraph captured                = NULL;
     CUgraphNode node                = NULL;
-    CUgraphNode *place;
-    plasmon_status_t status = DEVICE_CU(
-        cuda, cuLaunchKernel(function, shape->grid[0], shape->grid[1], shape->grid[2],
-                             shape->block[0], shape->block[1], shape->block[2],
-                             shape->shared_bytes, stream->stream, params, NULL));
+    bool early                      = false;
+    struct node *place;
+    plasmon_status_t status =
+        shape->early ? behind_early(stream, device_cuda_small(shape), &early) : PLASMON_OK;
 
-    if (status != PLASMON_OK || graph->item == UINT32_MAX) {
+    if (status == PLASMON_OK) {
+        status =
+            device_cuda_launch_early(cuda, stream->stream, function, shape, params, early);
+    }
+    graph->early_pattern = graph->early_pattern * 31 + (early ? 2 : 1);
+    if (status != PLASMON_OK || (graph->item == UINT32_MAX && !shape->early)) {
         return status;
     }
-    status = capture_look(cuda, &stream->base, &captured, &node);
-    if (status != PLASMON_OK || node == NULL) {
+    status             = capture_look(cuda, &stream->base, &captured, &node);
+    stream->last_early = status == PLASMON_OK && shape->early ? node : NULL;
+    stream->last_small = device_cuda_small(shape);
+    if (status != PLASMON_OK || node == NULL || graph->item == UINT32_MAX) {
         return status; /* a node less than there are: the item is not known */
     }
     place = pl_vec_push(&graph->items.nodes);
     if (place == NULL) {
         return PLASMON_ENOMEM;
     }
-    *place = node;
+    *place = (struct node){.node = node, .early = early};
     return PLASMON_OK;
 }
 
@@ -205,6 +238,8 @@ static plasmon_status_t launch_change(struct device_cuda_stream *stream,
                                            .sharedMemBytes = shape->shared_bytes,
                                            .kernelParams   = params};
 
+    const struct node *recorded;
+
     if (graph->change_status != PLASMON_OK) {
         return graph->change_status;
     }
@@ -212,12 +247,13 @@ static plasmon_status_t launch_change(struct device_cuda_stream *stream,
         graph->change_status = PLASMON_ENOTSUP;
         return PLASMON_ENOTSUP;
     }
-    graph->change_status =
-        DEVICE_CU(cuda, cuGraphExecKernelNodeSetParams(
-                            graph->change->exec,
-                            *(CUgraphNode *)pl_vec_at(&graph->change->items.nodes,
-                                                      item->first + graph->changed),
-                            &node));
+    recorded = pl_vec_at(&graph->change->items.nodes, item->first + graph->changed);
+    if (recorded->early && !shape->early) {
+        graph->change_status = PLASMON_ENOTSUP;
+        return PLASMON_ENOTSUP;
+    }
+    graph->change_status = DEVICE_CU(
+        cuda, cuGraphExecKernelNodeSetParams(graph->change->exec, recorded->node, &node));
     graph->changed++;
     return graph->change_status;
 }

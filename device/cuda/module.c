@@ -18,6 +18,7 @@
 struct cuda_module {
     struct device_module base;
     CUmodule module;
+    bool early; /* DEVICE_EARLY_MARK, on a device that can */
 };
 
 static struct cuda_module *module_of(struct device_module *module)
@@ -65,6 +66,17 @@ static plasmon_status_t image_load(struct device_cuda *cuda, const void *image,
                       device_cuda_last_error(), log[0] != '\0' ? ": " : "", log);
 }
 
+/* That there is no such name is what most modules answer, and no event for the log. */
+static bool is_early(const struct device_cuda *cuda, CUmodule module)
+{
+    CUdeviceptr at;
+    size_t bytes;
+
+    return cuda->base.info.early_start &&
+           device_cuda_driver.cuModuleGetGlobal(&at, &bytes, module, DEVICE_EARLY_MARK) ==
+               CUDA_SUCCESS;
+}
+
 plasmon_status_t device_cuda_module_load(struct device *device, const void *image,
                                          size_t image_bytes,
                                          struct device_module **out_module,
@@ -99,7 +111,8 @@ plasmon_status_t device_cuda_module_load(struct device *device, const void *imag
         goto err_free;
     }
     pl_free(ptx);
-    *out_module = &module->base;
+    module->early = is_early(cuda, module->module);
+    *out_module   = &module->base;
     return PLASMON_OK;
 
 err_free:
@@ -262,8 +275,36 @@ plasmon_status_t device_cuda_function_limits(struct device_module *base, void *f
     out.shared_max -=
         out.shared_static < out.shared_max ? out.shared_static : out.shared_max;
     out.suggested_block = (uint32_t)block;
+    out.early           = module_of(base)->early;
     *out_limits         = out;
     return PLASMON_OK;
+}
+
+plasmon_status_t device_cuda_launch_early(struct device_cuda *cuda, CUstream stream,
+                                          CUfunction function,
+                                          const struct device_launch_shape *shape,
+                                          void **params, bool early)
+{
+    CUlaunchAttribute attribute = {
+        .id    = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        .value = {.programmaticStreamSerializationAllowed = 1}};
+    const CUlaunchConfig config = {.gridDimX       = shape->grid[0],
+                                   .gridDimY       = shape->grid[1],
+                                   .gridDimZ       = shape->grid[2],
+                                   .blockDimX      = shape->block[0],
+                                   .blockDimY      = shape->block[1],
+                                   .blockDimZ      = shape->block[2],
+                                   .sharedMemBytes = shape->shared_bytes,
+                                   .hStream        = stream,
+                                   .attrs          = &attribute,
+                                   .numAttrs       = 1};
+
+    return early
+               ? DEVICE_CU(cuda, cuLaunchKernelEx(&config, function, params, NULL))
+               : DEVICE_CU(cuda, cuLaunchKernel(function, shape->grid[0], shape->grid[1],
+                                                shape->grid[2], shape->block[0],
+                                                shape->block[1], shape->block[2],
+                                                shape->shared_bytes, stream, params, NULL));
 }
 
 plasmon_status_t device_cuda_launch(struct device_stream *base, void *function,
@@ -293,11 +334,8 @@ plasmon_status_t device_cuda_launch(struct device_stream *base, void *function,
                              shape->shared_bytes, device_cuda_stream_on(stream), params));
     }
     if (status == PLASMON_OK) {
-        status =
-            DEVICE_CU(cuda, cuLaunchKernel(function, shape->grid[0], shape->grid[1],
-                                           shape->grid[2], shape->block[0], shape->block[1],
-                                           shape->block[2], shape->shared_bytes,
-                                           device_cuda_stream_on(stream), params, NULL));
+        status = device_cuda_launch_early(cuda, device_cuda_stream_on(stream), function,
+                                          shape, params, false);
     }
     return status;
 }

@@ -63,7 +63,7 @@ static uint64_t counted(const struct gpu *gpu, const char *name)
 static void expect_only(const struct gpu *gpu, const char *const *allowed)
 {
     static const char *const always[] = {"cuCtxGetCurrent", "cuCtxSetCurrent",
-                                         "cuStreamQuery", NULL};
+                                         "cuStreamQuery", "early", NULL};
 
     for (size_t i = 0; i < FAKE_CUDA_CALLS_MAX; i++) {
         const char *name = gpu->calls->functions[i].name;
@@ -220,15 +220,16 @@ TEST(a_launch_is_its_kernel_and_one_word)
     finish(&gpu);
 }
 
-static const char *const chain_calls[] = {"cuLaunchKernel", "cuGraphLaunch",
-                                          "cuGraphExecKernelNodeSetParams",
-                                          "cuStreamWriteValue64", NULL};
+static const char *const chain_calls[] = {
+    "cuLaunchKernel",       "cuLaunchKernelEx",
+    "cuGraphLaunch",        "cuGraphExecKernelNodeSetParams",
+    "cuStreamWriteValue64", NULL};
 
 /* Each is launched, or replaces a kernel of a chain that is. */
 static void expect_links(const struct gpu *gpu, uint64_t links)
 {
     expect_only(gpu, chain_calls);
-    ASSERT_EQ(counted(gpu, "cuLaunchKernel") +
+    ASSERT_EQ(counted(gpu, "cuLaunchKernel") + counted(gpu, "cuLaunchKernelEx") +
                   counted(gpu, "cuGraphExecKernelNodeSetParams"),
               links);
 }
@@ -282,7 +283,8 @@ static void gate_close(const char *gate)
 
 static void expect_few_launches(const struct gpu *gpu)
 {
-    uint64_t calls = counted(gpu, "cuLaunchKernel") + counted(gpu, "cuGraphLaunch");
+    uint64_t calls = counted(gpu, "cuLaunchKernel") + counted(gpu, "cuLaunchKernelEx") +
+                     counted(gpu, "cuGraphLaunch");
 
     printf("# %llu calls\n", (unsigned long long)calls);
     ASSERT_TRUE(calls <= MANY / 8);
@@ -314,6 +316,65 @@ TEST(a_long_chain_is_few_launches)
     expect_values(&gpu, x, MANY);
     CLUSTER_OK(plasmon_release(gpu.client, x));
     finish(&gpu);
+}
+
+/* Of the launches of text each one in a chain but its first, and of a replay each one but its first, may begin while the one before it runs. */
+static void count_early(struct gpu *gpu, uint64_t *out_chain, uint64_t *out_replay)
+{
+    struct plasmon_graph *graph;
+    struct plasmon_ref *x, *task;
+    char gate[256];
+
+    slow_device(gate);
+    start(gpu, 1);
+    link_define(gpu);
+    x = cluster_put(gpu->client, N, -1, 0);
+    link_submit(gpu, x, 0); /* loads the function */
+    wait_for(gpu, x);
+
+    gate_close(gate);
+    count_begin(gpu);
+    link_submit_sized(gpu, x, N, 0, MANY);
+    head_has_all(gpu);
+    ASSERT_EQ(unlink(gate), 0);
+    wait_for(gpu, x);
+    *out_chain = counted(gpu, "early");
+    ASSERT_TRUE(*out_chain == 0 || *out_chain + counted(gpu, "cuLaunchKernel") +
+                                           counted(gpu, "cuLaunchKernelEx") +
+                                           counted(gpu, "cuGraphLaunch") ==
+                                       MANY);
+
+    CLUSTER_OK(plasmon_graph_begin(gpu->client, &graph));
+    for (int i = 0; i < NODES; i++) {
+        link_submit(gpu, x, 0);
+    }
+    CLUSTER_OK(plasmon_graph_end(gpu->client, graph));
+    count_begin(gpu);
+    CLUSTER_OK(plasmon_graph_launch(gpu->client, graph, NULL, 0, NULL, 0, &task));
+    wait_for(gpu, task);
+    *out_replay = counted(gpu, "early");
+    expect_values(gpu, x, MANY + NODES);
+    CLUSTER_OK(plasmon_release(gpu->client, task));
+    CLUSTER_OK(plasmon_release(gpu->client, x));
+    CLUSTER_OK(plasmon_graph_release(gpu->client, graph));
+    finish(gpu);
+}
+
+TEST(links_of_text_may_begin_early_where_that_is_not_switched_off)
+{
+    struct gpu gpu;
+    uint64_t chain, replays;
+
+    count_early(&gpu, &chain, &replays);
+    if (chain == 0) {
+        test_skip("no nvJitLink");
+    }
+    ASSERT_TRUE(chain >= MANY / 2);
+    ASSERT_EQ(replays, NODES - 1);
+    ASSERT_EQ(setenv("PLASMON_EARLY_START", "0", 1), 0);
+    count_early(&gpu, &chain, &replays);
+    ASSERT_EQ(chain, 0);
+    ASSERT_EQ(replays, 0);
 }
 
 static void sums_submit(struct gpu *gpu, struct plasmon_ref *y, struct plasmon_ref *x,
@@ -570,28 +631,35 @@ TEST(a_replay_of_a_function_that_judges_its_data_is_one_call_and_two_words)
     finish(&gpu);
 }
 
-TEST(an_object_goes_to_another_gpu_in_one_copy)
+/* To the other device, which makes one copy of it: by an engine, or, of little, by a kernel beside its own. */
+static void goes_in_one_copy(int64_t n, uint64_t engine, uint64_t kernels)
 {
     struct gpu gpu;
     struct plasmon_ref *x;
 
     start(&gpu, 2);
     link_define(&gpu);
-    x = cluster_put(gpu.client, N, 0, 0);
-    link_submit(&gpu, x, 0);
+    x = cluster_put(gpu.client, n, 0, 0);
+    link_submit_sized(&gpu, x, n, 0, 0);
     wait_for(&gpu, x);
 
     count_begin(&gpu);
-    link_submit(&gpu, x, 1);
+    link_submit_sized(&gpu, x, n, 1, 0);
     wait_for(&gpu, x);
-    ASSERT_EQ(counted(&gpu, "cuMemcpyDtoDAsync"), 1);
-    ASSERT_EQ(counted(&gpu, "cuLaunchKernel"), 1);
+    ASSERT_EQ(counted(&gpu, "cuMemcpyDtoDAsync"), engine);
+    ASSERT_EQ(counted(&gpu, "cuLaunchKernel"), kernels);
     ASSERT_EQ(counted(&gpu, "cuMemcpyHtoDAsync"), 0);
     ASSERT_EQ(counted(&gpu, "cuMemcpyDtoHAsync"), 0);
 
-    expect_values(&gpu, x, 2);
+    expect_values_sized(&gpu, x, (size_t)n, 2);
     CLUSTER_OK(plasmon_release(gpu.client, x));
     finish(&gpu);
+}
+
+TEST(an_object_goes_to_another_gpu_in_one_copy)
+{
+    goes_in_one_copy(N, 0, 2);
+    goes_in_one_copy(LARGE, 1, 1);
 }
 
 static void fill_and_multiply(struct gpu *gpu)

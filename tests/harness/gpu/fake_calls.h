@@ -26,6 +26,7 @@ enum fake_call {
 #undef XX
         FAKE_CALL_cuStreamGetCaptureInfo,
     FAKE_CALL_blocked, /* a call that found its stream's queue full */
+    FAKE_CALL_early,   /* a kernel of a launched graph that may begin early */
     FAKE_CALLS
 };
 

@@ -23,6 +23,7 @@ static const char *const names[FAKE_CALLS] = {
 #undef XX
         "cuStreamGetCaptureInfo",
     "blocked",
+    "early",
 };
 
 static struct fake_cuda_calls *calls;

@@ -4,8 +4,9 @@
  *
  * WHAT IS REAL   memory that is exported and mapped, copies, words, waits for them, events, host functions, captured graphs, and the order
  *                of all that within a stream. A stream that waits holds up itself and nobody else.
- * WHAT IS NOT    kernels: only chain_link (bench/graphs/chain.cu), chain_mix and store_nowhere (tests/gpu/test_chain_cuda.c) do their work; all others take no time and
- *                do nothing. Of a launch's shape the number of threads in a block is looked at.
+ * WHAT IS NOT    kernels: only those that copy boxes (device/cuda/copy_box.cu), chain_link (bench/graphs/chain.cu), chain_mix and store_nowhere (tests/gpu/test_chain_cuda.c) do their work; all others take no time and
+ *                do nothing. Of a launch's shape the number of threads in a block is looked at. One of a graph that may begin early and does not wait for what is
+ *                before it (its code has no DEVICE_EARLY_MARK) runs before that: the worst that a device may do.
  *
  * Work runs on a thread of its own, as it does on a device: a call only enqueues. A stream takes 1020 operations that are not done: the next call
  * blocks until one is, and is counted as "blocked". (Of an H200's, records of events, waits for them and host functions do not count; here they do.)

@@ -1,4 +1,6 @@
 /* Kernels and graphs of the fake driver: kernels do nothing (but count, the one that is asked to), graphs are what was captured, in the order of calls. */
+#include <elf.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +10,25 @@
 
 struct fake_module {
     struct fake_function *functions;
+    bool early; /* DEVICE_EARLY_MARK */
 };
+
+/* Text says how long it is; machine code does so by its last table. Others (of several architectures) are ours, and have no such mark. */
+static bool image_early(const char *image)
+{
+    Elf64_Ehdr head;
+
+    if (strncmp(image, ".version", 8) == 0) {
+        return strstr(image, DEVICE_EARLY_MARK) != NULL;
+    }
+    memcpy(&head, image, sizeof(head.e_ident));
+    if (memcmp(head.e_ident, ELFMAG, SELFMAG) != 0) {
+        return false;
+    }
+    memcpy(&head, image, sizeof(head));
+    return memmem(image, head.e_shoff + (size_t)head.e_shnum * head.e_shentsize,
+                  DEVICE_EARLY_MARK, sizeof(DEVICE_EARLY_MARK)) != NULL;
+}
 
 CUresult fake_cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned count_,
                                  CUjit_option *options, void **values)
@@ -16,12 +36,29 @@ CUresult fake_cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned coun
     struct fake_module *module = calloc(1, sizeof(*module));
 
     COUNT(cuModuleLoadDataEx);
-    (void)image;
     (void)count_;
     (void)options;
     (void)values;
     *out = (CUmodule)(void *)module;
-    return module != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (module == NULL) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    module->early = image_early(image);
+    return CUDA_SUCCESS;
+}
+
+CUresult fake_cuModuleGetGlobal(CUdeviceptr *out, size_t *out_bytes, CUmodule module,
+                                const char *name)
+{
+    const struct fake_module *of = (const struct fake_module *)(const void *)module;
+
+    COUNT(cuModuleGetGlobal);
+    if (!of->early || strcmp(name, DEVICE_EARLY_MARK) != 0) {
+        return CUDA_ERROR_NOT_FOUND;
+    }
+    *out       = (CUdeviceptr)(uintptr_t)of; /* nobody looks */
+    *out_bytes = 4;
+    return CUDA_SUCCESS;
 }
 
 CUresult fake_cuModuleUnload(CUmodule module)
@@ -51,6 +88,8 @@ CUresult fake_cuModuleGetFunction(CUfunction *out, CUmodule module, const char *
     function->counts = strcmp(name, "chain_link") == 0;
     function->mixes  = strcmp(name, "chain_mix") == 0;
     function->traps  = strcmp(name, "store_nowhere") == 0;
+    function->waits  = of->early;
+    function->copies = sscanf(name, "device_copy_box_%u", &function->copy_width) == 1;
     function->next   = of->functions;
     of->functions    = function;
     *out             = (CUfunction)(void *)function;
@@ -118,6 +157,9 @@ static struct fake_op kernel_op(CUfunction f, void *const *params)
         memcpy(&op.kernel.n, params[1], sizeof(op.kernel.n));
         memcpy(&op.kernel.value, params[2], sizeof(op.kernel.value));
     }
+    if (op.kernel.function->copies) {
+        memcpy(&op.kernel.copy, params[0], sizeof(op.kernel.copy));
+    }
     return op;
 }
 
@@ -136,6 +178,24 @@ CUresult fake_cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y,
     (void)extra;
     return block_x * block_y * block_z <= THREADS_MAX ? fake_put(stream, &op)
                                                       : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params,
+                               void **extra)
+{
+    struct fake_op op = kernel_op(f, params);
+
+    COUNT(cuLaunchKernelEx);
+    (void)extra;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
+        assert(config->attrs[i].id ==
+               CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+        op.kernel.early =
+            config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+    }
+    return config->blockDimX * config->blockDimY * config->blockDimZ <= THREADS_MAX
+               ? fake_put(config->hStream, &op)
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult fake_cuLaunchCooperativeKernel(CUfunction f, unsigned grid_x, unsigned grid_y,
@@ -234,24 +294,6 @@ CUresult fake_cuGraphCreate(CUgraph *out, unsigned flags)
     return graph != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Behind the last one: other orders are not asked for. */
-CUresult fake_cuGraphAddKernelNode(CUgraphNode *out, CUgraph graph,
-                                   const CUgraphNode *after, size_t after_count,
-                                   const CUDA_KERNEL_NODE_PARAMS *params)
-{
-    const struct fake_op op = kernel_op(params->func, params->kernelParams);
-    struct fake_ops *ops    = &graph_of(graph)->ops;
-
-    COUNT(cuGraphAddKernelNode);
-    assert(after_count == (ops->count > 0) &&
-           (after_count == 0 || *after == fake_node_at(ops->count - 1)));
-    (void)after;
-    (void)after_count;
-    *out = fake_node_at(ops->count);
-    fake_ops_push(ops, &op);
-    return CUDA_SUCCESS;
-}
-
 CUresult fake_cuGraphGetNodes(CUgraph graph, CUgraphNode *out, size_t *io_count)
 {
     COUNT(cuGraphGetNodes);
@@ -285,7 +327,9 @@ CUresult fake_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph,
     COUNT(cuGraphExecUpdate);
     (void)out_info;
     for (size_t i = 0; same && i < mine->count; i++) {
-        same = mine->items[i].kind == theirs->items[i].kind;
+        same = mine->items[i].kind == theirs->items[i].kind &&
+               (mine->items[i].kind != FAKE_KERNEL ||
+                mine->items[i].kernel.early == theirs->items[i].kernel.early);
     }
     if (!same) {
         return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
@@ -301,13 +345,17 @@ CUresult fake_cuGraphExecUpdate(CUgraphExec exec, CUgraph graph,
 CUresult fake_cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
                                              const CUDA_KERNEL_NODE_PARAMS *params)
 {
+    struct fake_op op = kernel_op(params->func, params->kernelParams);
+    struct fake_op *place;
+
     COUNT(cuGraphExecKernelNodeSetParams);
     if (params->blockDimX * params->blockDimY * params->blockDimZ > THREADS_MAX) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     fake_lock();
-    exec_of(exec)->ops.items[(uintptr_t)node - 1] =
-        kernel_op(params->func, params->kernelParams);
+    place           = &exec_of(exec)->ops.items[(uintptr_t)node - 1];
+    op.kernel.early = place->kernel.early; /* its edges stay */
+    *place          = op;
     fake_unlock();
     return CUDA_SUCCESS;
 }

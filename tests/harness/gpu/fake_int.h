@@ -8,6 +8,8 @@
 
 #include <cuda.h>
 
+#include "device/cuda/copy_box.h"
+
 enum fake_op_kind {
     FAKE_COPY,
     FAKE_SET,
@@ -26,6 +28,9 @@ struct fake_function {
     bool counts;                /* chain_link */
     bool mixes;                 /* chain_mix */
     bool traps;                 /* store_nowhere */
+    bool copies;                /* device_copy_box_1 .. 16 */
+    uint32_t copy_width;        /* the number in that */
+    bool waits;                 /* of code with DEVICE_EARLY_MARK */
 };
 
 /* One record of an event. Who waits for the event waits for the record that was its last at the time, whatever becomes of the event. */
@@ -55,6 +60,8 @@ struct fake_op {
             void *x; /* float, or uint32_t */
             int64_t n;
             uint32_t value;
+            struct device_copy_box_args copy;
+            bool early; /* it may begin before what is in front of it has ended */
         } kernel;
         struct {
             CUhostFn fn;

@@ -122,12 +122,34 @@ static bool word_reached(const struct fake_op *op)
     return (int64_t)(word - op->word.value) >= 0;
 }
 
+/* As device/cuda/copy_box.cu. */
+static void box_run(const struct device_copy_box_args *args, uint32_t width)
+{
+    const struct device_copy_plan *plan = &args->plan;
+
+    for (uint64_t i = 0; i < args->words; i++) {
+        uint64_t run = i / args->words_per_run;
+        uint64_t dst = (i - run * args->words_per_run) * width, src = dst;
+
+        for (uint32_t d = 0; d < plan->loop_count; d++) {
+            dst += run % plan->count[d] * plan->dst_stride[d];
+            src += run % plan->count[d] * plan->src_stride[d];
+            run /= plan->count[d];
+        }
+        memcpy((char *)pointer(args->dst) + plan->dst_offset + dst,
+               (const char *)pointer(args->src) + plan->src_offset + src, width);
+    }
+}
+
 static void kernel_run(const struct fake_op *op)
 {
     float *counted  = op->kernel.x;
     uint32_t *mixed = op->kernel.x;
 
     lost |= op->kernel.function->traps;
+    if (op->kernel.function->copies) {
+        box_run(&op->kernel.copy, op->kernel.function->copy_width);
+    }
     for (int64_t i = 0; op->kernel.function->counts && i < op->kernel.n; i++) {
         counted[i] += 1;
     }
@@ -136,8 +158,25 @@ static void kernel_run(const struct fake_op *op)
     }
 }
 
+/* What may begin early and does not wait goes first. */
+static void hasty_first(struct fake_ops *ops)
+{
+    for (size_t i = 1; i < ops->count; i++) {
+        struct fake_op op = ops->items[i];
+
+        if (op.kind == FAKE_KERNEL && op.kernel.early) {
+            fake_count(FAKE_CALL_early);
+            if (!op.kernel.function->waits) {
+                ops->items[i]     = ops->items[i - 1];
+                ops->items[i - 1] = op;
+            }
+        }
+    }
+}
+
 static void graph_run(struct fake_exec *exec)
 {
+    hasty_first(&exec->ops);
     for (size_t i = 0; i < exec->ops.count; i++) {
         const struct fake_op *op = &exec->ops.items[i];
 

@@ -279,8 +279,9 @@ static const struct device_info hopper = {.kind            = DEVICE_CUDA,
                                           .compute_minor   = 0,
                                           .multiprocessors = 132};
 
-static struct kernel_code *compiled(const struct kernel_code_policy *policy,
-                                    const char *text, const char *options)
+static struct kernel_code *compiled_on(const struct device_info *info,
+                                       const struct kernel_code_policy *policy,
+                                       const char *text, const char *options)
 {
     const struct kernel_definition definition = {
         .name      = "saxpy",
@@ -293,7 +294,7 @@ static struct kernel_code *compiled(const struct kernel_code_policy *policy,
     plasmon_status_t status;
 
     pl_str_init(&log);
-    status = kernel_code_build(&definition, &hopper, policy, &code, &log, &err);
+    status = kernel_code_build(&definition, info, policy, &code, &log, &err);
     if (status == PLASMON_ENOLIB) {
         test_skip("%s", err.text);
     }
@@ -302,6 +303,12 @@ static struct kernel_code *compiled(const struct kernel_code_policy *policy,
     }
     pl_str_finish(&log);
     return code;
+}
+
+static struct kernel_code *compiled(const struct kernel_code_policy *policy,
+                                    const char *text, const char *options)
+{
+    return compiled_on(&hopper, policy, text, options);
 }
 
 static const char saxpy[] =
@@ -338,6 +345,103 @@ TEST(cuda_errors_come_with_the_log)
     unnamed.cuda_text = saxpy;
     unnamed.options   = "--no-such-option";
     refused(&hopper, &open_policy, &unnamed, PLASMON_ECOMPILE, "bad", "");
+}
+
+/* ------------------------------------------------------------------------------------------------ early starts */
+
+/* Its first instructions are ours, whatever else stands between the brace and them. */
+static void expect_begins(const char *edited, const char *head)
+{
+    const char *body = strstr(edited, head);
+    const char *wait, *other;
+
+    ASSERT_NOT_NULL(body);
+    body += strlen(head);
+    wait  = strstr(body, "griddepcontrol.wait;");
+    other = strstr(body, "mov.u32 %r1, 1");
+    ASSERT_NOT_NULL(wait);
+    ASSERT_TRUE(other == NULL || wait < other);
+    ASSERT_TRUE(strstr(body, "ret;") > wait);
+    ASSERT_TRUE(strstr(wait, "griddepcontrol.launch_dependents;") < strstr(wait, "ret;"));
+}
+
+TEST(ptx_of_kernels_that_may_begin_early_waits_before_all_else)
+{
+    char *edited = code_early_ptx(".version 8.0\n.target sm_90\n.address_size 64\n"
+                                  "\n\t// .globl\tf\n"
+                                  ".func g(.param .u64 p)\n{\n\tret;\n}\n"
+                                  ".visible .entry f(\n\t.param .align 8 .b8 a[16],\n"
+                                  "\t.param .u64 n\n)\n.maxntid 128, 1, 1\n{\n"
+                                  "\t.reg .b32 %r<2>;\n\t{ mov.u32 %r1, 1; }\n\tret;\n}\n"
+                                  ".weak .entry h()\n{\n\tret;\n}\n");
+
+    ASSERT_NOT_NULL(edited);
+    ASSERT_CONTAINS(edited, ".address_size 64\n.visible .global .align 4 .u32 "
+                            "plasmon_early_start = 1;\n");
+    ASSERT_CONTAINS(edited, ".func g(.param .u64 p)\n{\n\tret;\n}\n"); /* no entry */
+    expect_begins(edited, ".visible .entry f(\n\t.param .align 8 .b8 a[16],\n"
+                          "\t.param .u64 n\n)\n.maxntid 128, 1, 1\n{");
+    expect_begins(edited, ".weak .entry h()\n{");
+    pl_free(edited);
+}
+
+TEST(ptx_that_is_not_understood_is_left_alone)
+{
+    ASSERT_NULL(code_early_ptx(""));
+    ASSERT_NULL(code_early_ptx(".version 8.0\n.address_size 64"));
+    ASSERT_NULL(code_early_ptx(".version 8.0\n.address_size 64\n")); /* no kernel */
+    ASSERT_NULL(code_early_ptx(".address_size 64\n.visible .entry f();\n"));
+    ASSERT_NULL(code_early_ptx(".address_size 64\n.visible .entry f("));
+    ASSERT_NULL(code_early_ptx(".address_size 64\n.visible .entry f()\n{\n"
+                               "griddepcontrol.wait;\nret;\n}\n"));
+}
+
+TEST(options_that_are_not_for_the_front_end_speak_against_early_starts)
+{
+    ASSERT_TRUE(code_early_options(""));
+    ASSERT_TRUE(code_early_options(" -DN=4 --use_fast_math\t-I/x --fmad=false"));
+    ASSERT_TRUE(!code_early_options("-D N=4")); /* not as one word */
+    ASSERT_TRUE(!code_early_options("-maxrregcount=32"));
+    ASSERT_TRUE(!code_early_options("-DN=4 -G"));
+    ASSERT_TRUE(!code_early_options("--device-debug"));
+}
+
+static bool marked(const struct kernel_code *code)
+{
+    return memmem(code->image, code->image_bytes, DEVICE_EARLY_MARK,
+                  sizeof(DEVICE_EARLY_MARK)) != NULL;
+}
+
+TEST(text_is_made_to_begin_early_where_the_device_can)
+{
+    static const char says_it[] =
+        "__global__ void saxpy(float *y, const float *x, float a, long long n)\n"
+        "{ asm volatile(\"griddepcontrol.wait;\"); y[0] = x[n] * a; }\n";
+    struct device_info info  = hopper;
+    struct kernel_code *code = compiled_on(&info, &open_policy, saxpy, "");
+    unsigned major, minor;
+
+    ASSERT_TRUE(!marked(code));
+    kernel_code_destroy(code);
+    info.early_start = true;
+    if (!code_early_ready(NULL, &major, &minor)) {
+        test_skip("no nvJitLink");
+    }
+    code = compiled_on(&info, &open_policy, saxpy, "");
+    ASSERT_TRUE(marked(code));
+    ASSERT_STR(code->symbol, "_Z5saxpyPfPKffx");
+    ASSERT_EQ(memcmp(code->image,
+                     "\x7f"
+                     "ELF",
+                     4),
+              0);
+    kernel_code_destroy(code);
+    code = compiled_on(&info, &open_policy, saxpy, "-maxrregcount=32");
+    ASSERT_TRUE(!marked(code));
+    kernel_code_destroy(code);
+    code = compiled_on(&info, &open_policy, says_it, "");
+    ASSERT_TRUE(!marked(code));
+    kernel_code_destroy(code);
 }
 
 /* ------------------------------------------------------------------------------------------------ the cache */
