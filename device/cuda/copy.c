@@ -3,10 +3,11 @@
  *
  *   engine   the copy engines take a run (1D), a run and one loop (2D, any pitch), or a run and two loops (3D, if a slice
  *            is a whole number of rows in both buffers); loops outside that are a call each, at most CALLS_MAX
- *   kernel   anything else, and rows so short that an engine, which moves them one by one, would crawl
+ *   kernel   anything else, rows so short that an engine, which moves them one by one, would crawl, and little
  *
- * Engines are preferred because they use no multiprocessor and are faster over NVLink (256-byte packets against 128).
- * ROW_MIN is a guess: 128 bytes is a warp's smallest full access. bench/ should settle it.
+ * Engines are preferred because they use no multiprocessor and are faster over NVLink (256-byte packets against 128). But between two kernels they cost more than the bytes: two GPUs that
+ * hand 4 KiB to each other take 20.3 us a time with an engine between their kernels, 8.7 with a kernel (H200s; docs/measurements.md). So what is small goes by a kernel; it may have to wait for a
+ * block of another one to end where an engine would not, which is why it is only that. ROW_MIN is a guess: 128 bytes is a warp's smallest full access. bench/ should settle it.
  */
 #include "device/cuda/cuda_int.h"
 
@@ -21,6 +22,7 @@
 #define ROW_MIN   128u
 #define ROWS_SHORT_MAX \
     64u /* so many short rows an engine still takes: a launch is no cheaper */
+#define LITTLE_BYTES     (64u << 10)
 #define KERNEL_BLOCK     256u
 #define KERNEL_BLOCKS_SM 16u
 
@@ -179,6 +181,19 @@ static plasmon_status_t kernel_copy(struct device_cuda_stream *stream,
                               &shape, params);
 }
 
+plasmon_status_t device_cuda_copy_run(struct device_stream *base, uint64_t dst,
+                                      uint64_t src, uint64_t bytes)
+{
+    struct device_cuda_stream *stream   = device_cuda_stream_of(base);
+    const struct device_copy_plan whole = {.run_bytes = bytes};
+
+    return bytes <= LITTLE_BYTES
+               ? kernel_copy(stream, &whole, dst, src)
+               : DEVICE_CU(
+                     device_cuda_of(base->device),
+                     cuMemcpyDtoDAsync(dst, src, bytes, device_cuda_stream_on(stream)));
+}
+
 plasmon_status_t device_cuda_copy_planned(struct device_stream *base,
                                           const struct device_copy_plan *plan,
                                           struct device_ptr dst, struct device_ptr src)
@@ -191,7 +206,8 @@ plasmon_status_t device_cuda_copy_planned(struct device_stream *base,
     if (status != PLASMON_OK) {
         return status;
     }
-    if (device_copy_plan_runs(plan, engine_loops) > CALLS_MAX ||
+    if (device_copy_plan_runs(plan, 0) * plan->run_bytes <= LITTLE_BYTES ||
+        device_copy_plan_runs(plan, engine_loops) > CALLS_MAX ||
         (plan->run_bytes < ROW_MIN && device_copy_plan_runs(plan, 0) > ROWS_SHORT_MAX)) {
         return kernel_copy(stream, plan, dst.addr, src.addr);
     }

@@ -136,8 +136,7 @@ plasmon_status_t device_cuda_copy(struct device_stream *base, enum device_copy_k
     }
     switch (kind) {
     case DEVICE_COPY_DEVICE_TO_DEVICE:
-        return DEVICE_CU(cuda,
-                         cuMemcpyDtoDAsync(dst, src, bytes, device_cuda_stream_on(stream)));
+        return device_cuda_copy_run(base, dst, src, bytes);
     case DEVICE_COPY_HOST_TO_DEVICE:
         return DEVICE_CU(cuda, cuMemcpyHtoDAsync(dst, (const void *)(uintptr_t)src, bytes,
                                                  device_cuda_stream_on(stream)));

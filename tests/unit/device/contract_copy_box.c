@@ -1,6 +1,6 @@
 /*
  * Copies of boxes against the obvious loop. Shapes are random in 1 to 5 dimensions, and some are picked so that each of a
- * GPU's ways (one run, 2D, 3D, a few calls, the kernel in each width) is taken. Every byte of the target is compared, those that
+ * GPU's ways (little, one run, 2D, 3D, a few calls, the kernel in each width) is taken. Every byte of the target is compared, those that
  * must not change too.
  */
 #include "tests/unit/device/contract.h"
@@ -112,10 +112,10 @@ static void frame_around(const struct pl_box *box, uint32_t d, int64_t slack,
 
 static struct trial trial_random(uint64_t *io_seed)
 {
-    static const int64_t count_max[] = {0,  3000, 50,
-                                        14, 7,    4}; /* by dimensions; frames stay small */
-    struct trial t                   = {.element_bytes = 1u << test_random(io_seed) % 5};
-    uint32_t ndim                    = 1 + (uint32_t)(test_random(io_seed) % 5);
+    static const int64_t count_max[] = {
+        0, 60000, 200, 32, 7, 4}; /* by dimensions; frames fit, and not all are little */
+    struct trial t = {.element_bytes = 1u << test_random(io_seed) % 5};
+    uint32_t ndim  = 1 + (uint32_t)(test_random(io_seed) % 5);
 
     t.box.ndim       = ndim;
     t.dst_frame.ndim = ndim;
@@ -175,11 +175,13 @@ TEST(copies_of_boxes_are_right_in_every_way_a_gpu_takes_them)
         int64_t part[5];
         uint32_t element_bytes;
     } cases[] = {
-        {"one run", 2, {64, 64}, {16, 64}, 4},
-        {"2D", 2, {100, 200}, {50, 100}, 8},
-        {"2D, short rows, few of them", 2, {40, 100}, {33, 3}, 4},
-        {"3D", 3, {20, 30, 64}, {10, 15, 32}, 8},
-        {"a few 3D copies", 4, {6, 7, 8, 64}, {3, 5, 6, 33}, 8},
+        {"little, one run", 2, {64, 64}, {16, 64}, 4},
+        {"little, 2D", 2, {100, 200}, {50, 100}, 8},
+        {"little, one byte", 1, {100}, {1}, 1},
+        {"one run", 2, {512, 512}, {200, 512}, 4},
+        {"2D", 2, {200, 400}, {150, 200}, 8},
+        {"3D", 3, {20, 60, 100}, {15, 40, 32}, 8},
+        {"a few 3D copies", 4, {6, 8, 16, 96}, {3, 7, 12, 65}, 8},
         {"many calls: kernel, 16 bytes", 5, {10, 10, 4, 3, 24}, {9, 9, 3, 2, 16}, 16},
         {"short rows: kernel, 1 byte", 2, {500, 700}, {400, 13}, 1},
         {"short rows: kernel, 2 bytes", 2, {500, 701}, {400, 13}, 2},
