@@ -1,6 +1,13 @@
-/* CHAIN: kernels that each wait for the one before. `cycles` of waiting stand for work; every element counts the kernels. */
+/*
+ * CHAIN: kernels that each wait for the one before. `cycles` of waiting stand for work; every element counts the kernels. CHAIN_BEGIN: what a person adds to a
+ * kernel that may begin early; Plasmon adds it by itself.
+ */
+#ifndef CHAIN_BEGIN
+#define CHAIN_BEGIN
+#endif
 extern "C" __global__ void chain_link(float *x, i64 n, i64 cycles)
 {
+    CHAIN_BEGIN
     const long long began = clock64();
 
     for (i64 i = threadIdx.x; i < n; i += blockDim.x) {

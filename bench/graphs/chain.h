@@ -21,6 +21,7 @@ struct graphs_chain {
 enum graphs_chain_figure {
     GRAPHS_CHAIN_LAUNCHES,    /* by hand: one launch after the other */
     GRAPHS_CHAIN_GRAPH,       /* by hand: CUDA graphs of 100 */
+    GRAPHS_CHAIN_GRAPH_EARLY, /* by hand: the same, each link begins early */
     GRAPHS_CHAIN_PUSH,        /* by hand, two GPUs: copied by the one that has it */
     GRAPHS_CHAIN_PULL,        /* by hand, two GPUs: copied by the one that wants it */
     GRAPHS_CHAIN_PLAIN,       /* Plasmon */

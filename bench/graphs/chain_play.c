@@ -252,6 +252,8 @@ static const struct {
      -1, 0, NULL, 0, false},
     {"chain.graph", "the same as CUDA graphs of 100", GRAPHS_CHAIN_GRAPH, -1, 0, NULL, 0,
      false},
+    {"chain.graph/early", "the same with programmatic edges", GRAPHS_CHAIN_GRAPH_EARLY,
+     GRAPHS_CHAIN_GRAPH, 0, "CUDA graphs", 0, false},
     {"chain.plain", "10,000 kernels, each submitted", GRAPHS_CHAIN_PLAIN,
      GRAPHS_CHAIN_LAUNCHES, 0, "bare launches", 1.25, false},
     {"chain.replay", "recorded 100 at a time", GRAPHS_CHAIN_REPLAY, GRAPHS_CHAIN_GRAPH, 0,

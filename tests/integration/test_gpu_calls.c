@@ -658,8 +658,12 @@ static void goes_in_one_copy(int64_t n, uint64_t engine, uint64_t kernels)
 
 TEST(an_object_goes_to_another_gpu_in_one_copy)
 {
-    goes_in_one_copy(N, 0, 2);
     goes_in_one_copy(LARGE, 1, 1);
+}
+
+TEST(a_small_object_goes_to_another_gpu_by_one_kernel)
+{
+    goes_in_one_copy(N, 0, 2);
 }
 
 static void fill_and_multiply(struct gpu *gpu)
