@@ -309,7 +309,7 @@ static bool makes_sense(const struct head_loading *loading)
             *(struct head_record *const *)pl_vec_at(&loading->records, i);
 
         if (record->serial <= serial || record->refs < 2 ||
-            (loading->core->config.lineage_bytes == 0 &&
+            (!head_lineage_on(loading->core) &&
              record->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN)) {
             return false;
         }

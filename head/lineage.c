@@ -13,6 +13,9 @@
  * with everything that would have to be made from it. Records with an unfinished launch are counted and not dropped: they are
  * part of what a task in flight costs, and their number is bounded like those are.
  *
+ * WITHOUT --lineage-bytes (0) there are records nevertheless where the cluster has, or had, devices of several hosts: a host may go in the middle of what it passes on,
+ * and who waits for that has lost nothing. By the same bound they go when their last launch has ended. So what is under way is run again, and what was made stays lost.
+ *
  * INVARIANTS (head_lineage_check)
  *
  *   (1) A record's refs are the tiles that point to it and its unfinished launches; it is idle if and only if it has none of these launches.
@@ -25,6 +28,11 @@
 #include "head/core_int.h"
 
 #include <string.h>
+
+bool head_lineage_on(const struct head_core *core)
+{
+    return core->config.lineage_bytes != 0 || core->lineage.several_hosts;
+}
 
 void head_lineage_init(struct head_core *core)
 {
@@ -261,7 +269,7 @@ struct head_record *head_record_create(struct head_core *core, const struct head
     struct head_record_sizes sizes;
     uint32_t at = 0;
 
-    if (core->config.lineage_bytes == 0 && kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN) {
+    if (!head_lineage_on(core) && kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN) {
         return NULL;
     }
     sizes                    = measure(run);

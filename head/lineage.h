@@ -106,6 +106,7 @@ struct head_lineage {
     struct pl_list all;  /* head_record.all_link */
     struct pl_list idle; /* head_record.link, longest idle first */
     struct pl_vec dying; /* struct head_record *: nothing refers to them */
+    bool several_hosts;  /* a device of a second one was announced, once */
     bool sweeping;
     bool rebuilding; /* nothing is dropped meanwhile */
     /* Of a loss that is being looked at; empty between any two inputs of the head. */
@@ -126,6 +127,8 @@ struct head_lineage {
 };
 
 /* ---- lineage.c */
+/* Are calls recorded? With several hosts those that are under way are, whatever --lineage-bytes is. */
+bool head_lineage_on(const struct head_core *core);
 void head_lineage_init(struct head_core *core);
 void head_lineage_finish(struct head_core *core);
 /*

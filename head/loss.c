@@ -124,7 +124,7 @@ static bool fails_as_part(const struct head_task *task)
 bool head_loss_task(struct head_core *core, struct head_task *task,
                     struct head_failure *failure)
 {
-    if (core->config.lineage_bytes == 0 && is_mover(task)) {
+    if (!head_lineage_on(core) && is_mover(task)) {
         take_waits(core, task,
                    failure); /* it makes nothing: where things are, others may know */
         return false;
@@ -182,7 +182,7 @@ void head_loss_readers(struct head_core *core, struct head_device *device,
         struct head_task **place;
 
         if (task->device == device || !reads_from(task, device) ||
-            (core->config.lineage_bytes == 0 && !task->stranded)) {
+            (!head_lineage_on(core) && !task->stranded)) {
             continue; /* without lineage it may be found there, and otherwise its worker says so */
         }
         head_task_doom(core, task, failure);
@@ -209,7 +209,7 @@ void head_tile_lose(struct head_core *core, struct head_tile *tile,
 {
     struct head_loss *loss;
 
-    if (core->config.lineage_bytes == 0 || !failure->loss) {
+    if (!head_lineage_on(core) || !failure->loss) {
         if (tile->failure == NULL) {
             tile->failure = head_failure_hold(failure);
         }

@@ -57,7 +57,8 @@ static void drop_leaving(struct head_core *core, struct head_tile *tile)
 }
 
 /* Why it cannot be made again. loss: what happened to it, if that is known. */
-static struct head_failure *never(const struct head_tile *tile,
+static struct head_failure *never(const struct head_core *core,
+                                  const struct head_tile *tile,
                                   const struct head_failure *loss)
 {
     const char *text =
@@ -70,6 +71,13 @@ static struct head_failure *never(const struct head_tile *tile,
                                    "%s; it was made again %u time%s, which is the limit",
                                    text, tile->record->runs,
                                    tile->record->runs == 1 ? "" : "s");
+    }
+    if (core->config.lineage_bytes == 0 && tile->cut == HEAD_CUT_OLD) {
+        return head_failure_create(loss != NULL ? loss->status : PLASMON_ECONSUMED, task,
+                                   client,
+                                   "%s; with --lineage-bytes the head would know how to "
+                                   "make it again",
+                                   text);
     }
     switch (tile->cut) {
     case HEAD_CUT_OLD:
@@ -135,7 +143,7 @@ static void need(struct head_rebuild *rebuild, struct head_tile *tile,
         rebuilt->stand_in = head_tile_create(core, &tile->box);
     }
     if (tile->record == NULL || tile->record->runs >= HEAD_RUNS_AGAIN_MAX) {
-        (own ? tile : rebuilt->stand_in)->failure = never(tile, loss);
+        (own ? tile : rebuilt->stand_in)->failure = never(core, tile, loss);
         rebuild->never += head_tile_shown(tile) && own;
         return;
     }

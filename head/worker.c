@@ -58,15 +58,17 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     device->node         = head_strdup(node);
     device->name         = head_strdup("");
     device->bulk_address = head_strdup("");
-    device->host_device  = host_device;
-    device->down_ms      = core->now_ms;
-    device->pairs        = PL_VEC_INIT(Plasmon__V1__PairStats);
-    device->past.pairs   = PL_VEC_INIT(Plasmon__V1__PairStats);
-    device->generations  = PL_VEC_INIT(uint32_t);
-    device->resting      = PL_VEC_INIT(uint32_t);
-    device->early        = PL_VEC_INIT(struct head_bytes);
-    device->out_free     = PL_VEC_INIT(uint64_t);
-    device->out_retire   = PL_VEC_INIT(uint64_t);
+    core->lineage.several_hosts |=
+        core->devices.count > 1 && strcmp(head_device_at(core, 0)->host, host) != 0;
+    device->host_device = host_device;
+    device->down_ms     = core->now_ms;
+    device->pairs       = PL_VEC_INIT(Plasmon__V1__PairStats);
+    device->past.pairs  = PL_VEC_INIT(Plasmon__V1__PairStats);
+    device->generations = PL_VEC_INIT(uint32_t);
+    device->resting     = PL_VEC_INIT(uint32_t);
+    device->early       = PL_VEC_INIT(struct head_bytes);
+    device->out_free    = PL_VEC_INIT(uint64_t);
+    device->out_retire  = PL_VEC_INIT(uint64_t);
     pl_list_init(&device->ending);
     device->out_cancel        = PL_VEC_INIT(uint64_t);
     device->out_force         = PL_VEC_INIT(uint64_t);

@@ -103,6 +103,28 @@ TEST(by_pairs)
     run_seeds(&profile);
 }
 
+/* What was made and is lost stays lost; what is under way is run again. */
+TEST(without_lineage)
+{
+    static const struct graph_profile profile = {.devices_min         = 2,
+                                                 .devices_max         = 4,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 120,
+                                                 .gone_permille       = 1000,
+                                                 .host_permille       = 1000,
+                                                 .host_faults         = true,
+                                                 .stop_permille       = 300,
+                                                 .stops_most          = 2,
+                                                 .crash_permille      = 300,
+                                                 .break_permille      = 300,
+                                                 .head_crash_permille = 300,
+                                                 .no_lineage          = true,
+                                                 .check_every         = 20};
+
+    run_seeds(&profile);
+    ASSERT_TRUE(sum.graphs < SEEDS_DEFAULT || sum.rebuilt > 0);
+}
+
 /*
  * 1439352535: of a version that had been overwritten the only copy left was one that a kernel was to bring together with a part made later, which
  * failed; a read that came again after the loss took it, and failed with that. The seeded bug takes it still. 2832176084, 5637: such a copy failed when

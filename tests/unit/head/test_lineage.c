@@ -683,18 +683,81 @@ TEST(the_oldest_records_are_dropped_and_what_they_made_is_lost_for_good)
 TEST(without_lineage_what_is_lost_stays_lost)
 {
     uint64_t session;
-    struct head_core *core = cluster(0, &session);
+    struct head_core *core = begin(0);
 
+    ASSERT_EQ(join(core, "a", 0), 0); /* two devices of one host */
+    ASSERT_EQ(join(core, "a", 1), 1);
+    session = core_client(core);
     make(core, session, 1, 0);
     done(core, 0, 1);
     make(core, session, 2, 0);
-    lose(core, "a");
     ASSERT_EQ(figures(core).records, 0);
+    test_expect_log(); /* it is gone */
+    head_core_worker_down(core, "a", 0, true, PLASMON_OK, "it burns");
+    head_core_flush(core);
     ASSERT_EQ(told.failed, 1);
     ASSERT_STATUS(told.status, PLASMON_EWORKER);
     derive(core, session, 20, 1, ANYWHERE, 99);
     ASSERT_EQ(told.failed, 2);
     ASSERT_CONTAINS(told.text, "the only copy was on device 0");
+    finish(core);
+}
+
+TEST(with_several_hosts_what_is_under_way_is_run_again_without_lineage_too)
+{
+    uint64_t session;
+    struct head_core *core = cluster(0, &session);
+
+    make(core, session, 1, 0);
+    done(core, 0, 1);
+    make(core, session, 2, 0);
+    ASSERT_EQ(figures(core).records, 1); /* of what is done there is none */
+    lose(core, "a");
+    ASSERT_EQ(told.failed, 0);
+    ASSERT_EQ(figures(core).rebuilt_tasks, 1);
+    done(core, 1, head_device_at(core, 1)->seq_last);
+    ASSERT_EQ(core->tasks_done, 2);
+    derive(core, session, 20, 1, ANYWHERE, 99);
+    ASSERT_EQ(told.failed, 1);
+    ASSERT_STATUS(told.status, PLASMON_EDEPENDENCY);
+    ASSERT_CONTAINS(told.text, "the only copy was on device 0");
+    ASSERT_CONTAINS(told.text, "--lineage-bytes");
+    derive(core, session, 21, 2, ANYWHERE, 100);
+    done(core, 1, head_device_at(core, 1)->seq_last);
+    ASSERT_EQ(told.failed, 1);
+    ASSERT_EQ(core->tasks_done, 3);
+    finish(core);
+}
+
+/* One value on its way from "a" by "b" to "c"; its bytes on "a" are all that there is when "b" dies. */
+TEST(without_lineage_who_waits_behind_a_host_that_dies_is_served_from_another)
+{
+    uint64_t session, before;
+    struct head_core *core = begin(0);
+    const struct head_task *recv;
+
+    core->config.chain_bytes = 16; /* 16 bytes are large */
+    ASSERT_EQ(join(core, "a", 0), 0);
+    ASSERT_EQ(join(core, "b", 0), 1);
+    ASSERT_EQ(join(core, "c", 0), 2);
+    session = core_client(core);
+    make(core, session, 1, 0);
+    done(core, 0, 1);
+    derive(core, session, 2, 1, 1, 50);
+    derive(core, session, 3, 1, 2, 51);
+    recv = head_device_task(head_device_at(core, 2), 1);
+    ASSERT_EQ(recv->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV);
+    ASSERT_EQ(recv->peer, 1);
+    before = head_device_at(core, 0)->seq_last;
+    lose(core, "b");
+    ASSERT_EQ(told.failed, 0);
+    ASSERT_TRUE(head_device_at(core, 0)->seq_last > before); /* it sends once more */
+    while (head_core_under_way(core, 0)) {
+        done(core, 0, head_device_at(core, 0)->seq_last);
+        done(core, 2, head_device_at(core, 2)->seq_last);
+    }
+    ASSERT_EQ(core->tasks_done, 3);
+    ASSERT_EQ(told.failed, 0);
     finish(core);
 }
 
