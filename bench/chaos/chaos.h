@@ -85,6 +85,7 @@ struct chaos_board {
     uint64_t large_bytes;
     uint32_t source_count; /* as of struct stress_ground */
     _Atomic bool stop;
+    _Atomic uint32_t tell; /* counted up: each client writes to its log what it is at */
     _Atomic uint64_t store_kills;
     _Atomic int
         number[STRESS_DEVICES_MAX]; /* in the cluster, of the devices that there are now */
@@ -311,6 +312,8 @@ void chaos_mark(struct chaos_fault *fault, const char *what);
 /* It is over: tells what it consisted of if it took too long. */
 void chaos_slow_tell(struct chaos *chaos, const struct chaos_fault *fault,
                      double recover_ms);
+/* Clients stand still: what their threads are at, and the ends of the logs of head and store. Takes a quarter of a second. */
+void chaos_still_tell(struct chaos *chaos);
 
 /* ------------------------------------------------------------------------------------------------ progress.c */
 

@@ -3,10 +3,14 @@
  * by the board what came of it. The first failure ends it: the board has the text, its log the steps before, and who waits for what
  * if something hung.
  */
+#include <execinfo.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -160,6 +164,43 @@ static void *player_main(void *user)
     return NULL;
 }
 
+#define STACK_MAX  48
+#define STEPS_TOLD 6
+
+/* By whose thread it is: where that is. (What it calls takes no lock once it has been called; and all that comes of it is a line too few.) */
+static void tell_stack(int signal)
+{
+    void *stack[STACK_MAX];
+
+    (void)signal;
+    backtrace_symbols_fd(stack, backtrace(stack, STACK_MAX), STDOUT_FILENO);
+}
+
+static void tell_prepare(void)
+{
+    struct sigaction action = {.sa_handler = tell_stack, .sa_flags = SA_RESTART};
+    void *stack[1];
+
+    (void)backtrace(stack, 1); /* it loads a library the first time */
+    (void)sigaction(SIGUSR2, &action, NULL);
+}
+
+static void tell_all(struct client *client)
+{
+    const struct timespec while_it_writes = {.tv_nsec = 50000000};
+
+    for (uint32_t i = 0; i < CHAOS_THREADS; i++) {
+        struct player *player = &client->player[i];
+
+        stress_print_steps(&player->thread, STEPS_TOLD);
+        (void)fflush(stdout);
+        if (!atomic_load(&player->done)) {
+            (void)pthread_kill(player->id, SIGUSR2);
+            (void)nanosleep(&while_it_writes, NULL);
+        }
+    }
+}
+
 /* Counters of this client that are not in the slot yet. */
 struct told {
     uint64_t steps, compared, excused;
@@ -191,8 +232,10 @@ static bool all_done(const struct client *client)
 
 static int play(struct client *client)
 {
-    struct told told = {0};
+    struct told told  = {0};
+    uint32_t told_all = atomic_load(&client->board->tell);
 
+    tell_prepare();
     for (uint32_t i = 0; i < CHAOS_THREADS; i++) {
         struct player *player = &client->player[i];
 
@@ -207,6 +250,10 @@ static int play(struct client *client)
         (void)poll(NULL, 0,
                    LOOK_MS); /* nothing to wait on but time: counters go to the board */
         tell(client, &told);
+        if (told_all != atomic_load(&client->board->tell)) {
+            told_all = atomic_load(&client->board->tell);
+            tell_all(client);
+        }
     }
     tell(client, &told);
     for (uint32_t i = 0; i < CHAOS_THREADS; i++) {

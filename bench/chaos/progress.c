@@ -143,6 +143,7 @@ void chaos_progress(struct chaos *chaos, const struct chaos_fault *faults, uint3
     if (chaos_late(&progress->steps_late, progress->moved_ns, now_ns)) {
         chaos_say(&chaos->cluster, "no client has done a step for %.0f s",
                   (double)(now_ns - progress->moved_ns) / (double)S);
+        chaos_still_tell(chaos);
         asks = true;
     }
     if (asks || now_ns >= progress->next_ns) {
@@ -175,5 +176,6 @@ void chaos_progress_ending(struct chaos *chaos, uint64_t since_ns)
     chaos_say(cluster, "clients that have not come to the end of their graphs: %s",
               pl_str_text(&text));
     pl_str_finish(&text);
+    chaos_still_tell(chaos);
     chaos_ask_doctor(cluster);
 }

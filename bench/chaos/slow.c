@@ -5,13 +5,16 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "bench/chaos/chaos.h"
 
 #define TOLD_MAX  24 /* faults of a run */
-#define LINES_MAX 32 /* of a log */
+#define LINES_MAX 48 /* of a log */
+#define END_OF    UINT64_MAX
+#define END_BYTES 4096
 #define LOG_BYTES (UINT64_C(64) << 10)
 
 static const char *const logs[CHAOS_LOGS] = {"head.log", "store.log"};
@@ -101,7 +104,8 @@ static void tell_devices(const struct chaos *chaos, const struct chaos_fault *fa
     }
 }
 
-static void tell_log(const struct chaos *chaos, const struct chaos_fault *fault, int log)
+/* From there on; END_OF: the last of it. */
+static void tell_log(const struct chaos *chaos, const char *name, uint64_t from)
 {
     static char text[LOG_BYTES]; /* the main thread's */
     char path[2 * CHAOS_PATH_BYTES];
@@ -110,21 +114,26 @@ static void tell_log(const struct chaos *chaos, const struct chaos_fault *fault,
     ssize_t got    = 0;
     int fd;
 
-    log_path(chaos, log, path);
+    (void)snprintf(path, sizeof(path), "%s/%s", chaos->cluster.dir, name);
     fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && from == END_OF) {
+        off_t end = lseek(fd, 0, SEEK_END);
+
+        from = end > (off_t)END_BYTES ? (uint64_t)end - END_BYTES : 0;
+    }
     if (fd >= 0) {
-        got = pread(fd, text, sizeof(text) - 1, (off_t)fault->log_from[log]);
+        got = pread(fd, text, sizeof(text) - 1, (off_t)from);
     }
     pl_fd_close(&fd);
     text[got > 0 ? got : 0] = '\0';
     for (; (next = strchr(line, '\n')) != NULL; line = next + 1) {
         *next = '\0';
         if (lines++ < LINES_MAX) {
-            (void)fprintf(stderr, "    %s: %s\n", logs[log], line);
+            (void)fprintf(stderr, "    %s: %s\n", name, line);
         }
     }
     if (lines > LINES_MAX) {
-        (void)fprintf(stderr, "    %s: %u lines more\n", logs[log], lines - LINES_MAX);
+        (void)fprintf(stderr, "    %s: %u lines more\n", name, lines - LINES_MAX);
     }
 }
 
@@ -150,6 +159,25 @@ void chaos_slow_tell(struct chaos *chaos, const struct chaos_fault *fault,
     pl_str_finish(&text);
     tell_devices(chaos, fault);
     for (int i = 0; i < CHAOS_LOGS; i++) {
-        tell_log(chaos, fault, i);
+        tell_log(chaos, logs[i], fault->log_from[i]);
+    }
+}
+
+void chaos_still_tell(struct chaos *chaos)
+{
+    const struct timespec while_they_write = {.tv_nsec = 250000000};
+
+    atomic_fetch_add(&chaos->cluster.board->tell, 1);
+    (void)nanosleep(&while_they_write, NULL);
+    for (uint32_t i = 0; i < chaos->cluster.config.clients; i++) {
+        char name[32];
+
+        if (chaos->cluster.player[i] != 0) {
+            (void)snprintf(name, sizeof(name), "client%u.log", i);
+            tell_log(chaos, name, END_OF);
+        }
+    }
+    for (int i = 0; i < CHAOS_LOGS; i++) {
+        tell_log(chaos, logs[i], END_OF);
     }
 }
