@@ -108,6 +108,7 @@ struct arg {
     uint32_t mode;
     uint64_t ref;
     bool fresh; /* f32[4] */
+    bool first; /* the first two of them only */
 };
 
 /* Task `id` on a device (UINT32_MAX: anywhere). */
@@ -122,16 +123,19 @@ static void run(struct head_core *core, uint64_t session, uint64_t id, uint32_t 
     Plasmon__V1__Arg *list[4];
     struct pl_err err = {0};
     uint64_t dim      = 4;
+    int64_t first[3]  = {0, 2, 1}; /* start, count, step */
 
     shape.dtype = PL_F32;
     shape.n_dim = 1;
     shape.dim   = &dim;
     for (size_t i = 0; i < count; i++) {
         plasmon__v1__arg__init(&wire[i]);
-        wire[i].mode  = args[i].mode;
-        wire[i].ref   = args[i].ref;
-        wire[i].shape = args[i].fresh ? &shape : NULL;
-        list[i]       = &wire[i];
+        wire[i].mode   = args[i].mode;
+        wire[i].ref    = args[i].ref;
+        wire[i].shape  = args[i].fresh ? &shape : NULL;
+        wire[i].n_view = args[i].first ? 3 : 0;
+        wire[i].view   = first;
+        list[i]        = &wire[i];
     }
     task.id       = id;
     task.place    = device + 1;
@@ -500,6 +504,70 @@ TEST(a_put_that_a_launch_was_to_update_which_was_not_sent_is_there)
     head_core_lineage(core, &counts);
     ASSERT_EQ(counts.rebuilt_tasks, 3);
     ASSERT_EQ(counts.given_back, 1);
+    finish(core);
+}
+
+/* .. but not of what another task, which has lost nothing, writes over in its turn. */
+TEST(a_put_that_somebody_else_is_to_overwrite_too_is_lost)
+{
+    const struct arg args[] = {{.mode = PLASMON__V1__MODE__MODE_INOUT, .ref = 1},
+                               {.mode = PLASMON__V1__MODE__MODE_IN, .ref = 2}};
+    const struct arg over[] = {
+        {.mode = PLASMON__V1__MODE__MODE_OUT, .ref = 1, .first = true}};
+    struct head_lineage_counts counts;
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    put(core, session, 1, false);
+    done(core, 0, 1);
+    make(core, session, 2, 1);
+    head_core_worker_lost(core, 0);
+    run(core, session, 11, 0, args, 2);
+    run(core, session, 12, 0, over, 1);
+    lose(core, "b");
+    head_core_lineage(core, &counts);
+    ASSERT_EQ(counts.given_back, 0);
+    ASSERT_EQ(told.failed, 1);
+    ASSERT_CONTAINS(told.text, "it was put");
+    finish(core);
+}
+
+/* A task that is not over made what the next one was to overwrite in place, which is lost: its call is run a second time beside it. */
+static struct head_core *runs_beside(uint64_t *out_session)
+{
+    const struct arg args[] = {{.mode = PLASMON__V1__MODE__MODE_INOUT, .ref = 1},
+                               {.mode = PLASMON__V1__MODE__MODE_IN, .ref = 2}};
+    struct head_core *core  = cluster(PLENTY, out_session);
+
+    make(core, *out_session, 1, 0);
+    make(core, *out_session, 2, 1);
+    run(core, *out_session, 11, 0, args, 2);
+    lose(core, "b");
+    ASSERT_EQ(told.failed, 0);
+    ASSERT_EQ(figures(core).rebuilt_tasks, 3);
+    return core;
+}
+
+TEST(a_call_that_is_run_a_second_time_beside_itself_ends_as_the_first_time)
+{
+    uint64_t session;
+    struct head_core *core = runs_beside(&session);
+
+    all_done(core);
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+TEST(what_a_second_run_made_of_a_call_whose_first_one_fails_is_not_shown)
+{
+    uint64_t session;
+    struct head_core *core = runs_beside(&session);
+
+    fails(core, 0, 1, PLASMON_EFUNCTION);
+    ASSERT_EQ(told.failed, 2); /* it, and who reads what it makes */
+    ASSERT_EQ(told.status, PLASMON_EDEPENDENCY);
+    all_done(core);
+    ASSERT_EQ(told.failed, 2);
     finish(core);
 }
 
