@@ -3,8 +3,8 @@
  * (transfer/lane.h), and so are the decisions of head and worker (head/pair.c, worker/pairs.c). Simulated are
  *
  *   the communicator   operations of its two ends meet in their order. One that nobody meets waits, also when the other process is dead;
- *                      one that is aborted ends as if all were well, and what it wrote is rubbish; and it tells the others that all of its bytes
- *                      came, so that theirs end, too, with rubbish. Some take a send before its receive is there
+ *                      one that is aborted ends as if all were well, and what it wrote is rubbish; and if it had begun it tells the others that
+ *                      all of its bytes came, so that theirs end, too, with rubbish. Some take a send before its receive is there
  *                      of a team: an operation is over when all have come to it, and those that were under way when one died, never
  *   the pair's thread  opens, waits, closes or aborts; every step comes some time later
  *   the watcher        looks at the words some time after they change
@@ -38,15 +38,14 @@ struct sim_end {
     bool joined;
     bool aborted;
     uint64_t ops;
-    uint64_t arrived;   /* of a team: operations that have begun here */
-    const uint8_t *src; /* of the last of these */
+    uint64_t arrived;   /* operations that have begun here */
+    const uint8_t *src; /* of a team: of the last of these */
 };
 struct sim_comm {
     struct sim_end end[SIM_DEVICES_MAX]; /* by rank; of a pair: [receives] */
     uint32_t ranks;
     uint64_t reduced;   /* of a team: operations that all have come to */
     bool eager;         /* a send may be over before its receive is there */
-    uint64_t arrived;   /* receives that have begun */
     uint64_t delivered; /* sends that are over */
     uint64_t taken;
     uint64_t bytes; /* of what was delivered last */
@@ -471,10 +470,11 @@ static void join(uint32_t reduction, float *x, const float *y, uint64_t count)
     }
 }
 
-static bool any_aborted(const struct sim_comm *comm)
+/* By the end of somebody whose operation had begun: who had none has nothing that could tell others that its bytes came. */
+static bool any_aborted(const struct sim_comm *comm, uint64_t index)
 {
     for (uint32_t i = 0; i < comm->ranks; i++) {
-        if (comm->end[i].aborted) {
+        if (comm->end[i].aborted && comm->end[i].arrived > index) {
             return true;
         }
     }
@@ -506,12 +506,12 @@ static bool team_ready(struct sim_op *op)
     struct sim_end *own   = &comm->end[op->rank];
     bool all              = all_there(comm);
 
-    if (any_aborted(comm) || comm->reduced > op->index) {
-        return true;
-    }
     if (own->arrived == op->index) {
         own->arrived++;
         own->src = own->pair->worker->arena + op->src_offset;
+    }
+    if (any_aborted(comm, op->index) || comm->reduced > op->index) {
+        return true;
     }
     for (uint32_t i = 0; i < comm->ranks; i++) {
         all = all && comm->end[i].arrived > op->index;
@@ -536,25 +536,27 @@ static void team_do(struct sim_worker *worker, const struct sim_op *op)
 bool sim_meet_ready(struct sim_op *op)
 {
     struct sim_comm *comm = op->comm;
+    struct sim_end *own   = &comm->end[op->receives];
 
     if (op->reduction != 0) {
         return team_ready(op);
     }
-    if (comm->end[op->receives].aborted) {
+    if (own->arrived == op->index) {
+        own->arrived++;
+        if (op->receives && comm->end[0].pair != NULL) {
+            sim_streams_kick_soon(comm->end[0].pair->worker);
+        }
+    }
+    if (own->aborted) {
         return true;
     }
     if (op->receives) {
-        if (comm->arrived == op->index) {
-            comm->arrived++;
-            if (comm->end[0].pair != NULL) {
-                sim_streams_kick_soon(comm->end[0].pair->worker);
-            }
-        }
-        return comm->delivered > op->index || comm->end[0].aborted;
+        return comm->delivered > op->index ||
+               (comm->end[0].aborted && comm->end[0].arrived > op->index);
     }
     return comm->end[1].pair != NULL && !comm->end[1].aborted &&
            comm->delivered == comm->taken && comm->delivered == op->index &&
-           (comm->eager || comm->arrived > op->index);
+           (comm->eager || comm->end[1].arrived > op->index);
 }
 
 void sim_meet_do(struct sim_worker *worker, const struct sim_op *op)
