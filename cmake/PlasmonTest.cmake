@@ -30,6 +30,21 @@ function(plasmon_test NAME)
   endforeach()
 endfunction()
 
+# Programs of tests that are not run with the address sanitizer, and of fuzzers without libFuzzer, are not built with it unless they are asked for.
+function(_plasmon_unless_address TARGET)
+  if(PLASMON_SANITIZE MATCHES "address" AND NOT PLASMON_LIBFUZZER AND TARGET ${TARGET})
+    set_target_properties(${TARGET} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
+endfunction()
+
+# plasmon_plain(NAME...): these tests, programs or scripts, are of no use with a sanitizer; say beside it why.
+function(plasmon_plain)
+  set_property(TEST ${ARGV} APPEND PROPERTY LABELS plain)
+  foreach(name IN LISTS ARGV)
+    _plasmon_unless_address(${name})
+  endforeach()
+endfunction()
+
 set(PLASMON_FUZZ_RUNS 20000 CACHE STRING "Inputs that each fuzzer tries as a test")
 add_custom_target(plasmon_fuzzers)
 
@@ -50,6 +65,7 @@ function(plasmon_fuzz NAME)
     target_link_libraries(${NAME} PRIVATE plasmon_fuzz_driver)
   endif()
   add_dependencies(plasmon_fuzzers ${NAME})
+  _plasmon_unless_address(${NAME})
   set_property(GLOBAL APPEND_STRING PROPERTY PLASMON_FUZZERS
     "$<TARGET_FILE:${NAME}> ${CMAKE_CURRENT_BINARY_DIR}/${NAME}.corpus ${CMAKE_CURRENT_SOURCE_DIR}/${F_CORPUS}\n")
 
