@@ -134,7 +134,8 @@ plasmon_status_t refs_find(struct refs *refs, struct plasmon_ref *handle,
     if (bits >> (REFS_GEN_BITS + REFS_SLOT_BITS) != refs->tag) {
         return pl_err_set(
             err, PLASMON_EFOREIGN,
-            "the ref belongs to another client: publish it there and look it up here");
+            "the ref belongs to another client: publish it there and look it up "
+            "here; private clusters share nothing: start one, and set PLASMON_ADDRESS");
     }
     if (index >= refs->slot_count) {
         return pl_err_set(err, PLASMON_ERELEASED, "the ref never existed");

@@ -110,7 +110,8 @@ plasmon_status_t submit_find_function(struct submit *submit)
     return error_set(PLASMON_ENOFUNCTION,
                      suggestion != NULL
                          ? "there is no function \"%.64s\"; did you mean \"%s\"?"
-                         : "there is no function \"%.64s\"; `plasmon functions` lists them",
+                         : "there is no function \"%.64s\": `plasmon functions` lists the "
+                           "built-in ones, and others are of the client that made them",
                      name, suggestion);
 }
 
