@@ -172,6 +172,8 @@ plasmon_status_t client_text_ask(struct plasmon_client *client,
 plasmon_status_t client_text_give(struct pl_str *text, char **out_text) PL_MUST_CHECK;
 /* A status as one JSON object. */
 void status_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out);
+/* What of a host's memory and files has what devices have no room for, and what went there and back: of `status` and `memory`. */
+void status_spill_json(const Plasmon__V1__SpillHost *host, struct pl_str *out);
 const char *status_device_state(const Plasmon__V1__Device *device);
 
 /* dispatch.c: refs became ready. */

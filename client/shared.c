@@ -130,16 +130,6 @@ static bool gone_locked(const struct shared *shared)
     return poller.fd < 0 || (poll(&poller, 1, 0) > 0 && poller.revents != 0);
 }
 
-bool shared_store_gone(struct shared *shared)
-{
-    bool gone;
-
-    pl_mutex_lock(&shared->lock);
-    gone = gone_locked(shared);
-    pl_mutex_unlock(&shared->lock);
-    return gone;
-}
-
 bool shared_memory_lives(struct shared *shared, const struct shared_memory *memory)
 {
     bool lives;

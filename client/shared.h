@@ -123,8 +123,6 @@ plasmon_status_t shared_buffer_take(struct shared *shared, uint64_t bytes,
                                     struct pl_err *err) PL_MUST_CHECK;
 /* The caller has unmapped it. */
 void shared_buffer_drop(struct shared *shared, uint64_t memory, uint64_t id);
-/* The store has gone, and nobody has come for it so far. Any thread. */
-bool shared_store_gone(struct shared *shared);
 /* Number of the memory that our store has; 0: none, or the store is gone. */
 uint64_t shared_number(struct shared *shared);
 

@@ -186,7 +186,7 @@ static void put_lineage(struct pl_str *out, const Plasmon__V1__Lineage *lineage)
     pl_str_append(out, "}");
 }
 
-static void put_spill(struct pl_str *out, const Plasmon__V1__SpillHost *host)
+void status_spill_json(const Plasmon__V1__SpillHost *host, struct pl_str *out)
 {
     pl_str_append(out, "{");
     json_text(out, "node", host->node);
@@ -194,9 +194,17 @@ static void put_spill(struct pl_str *out, const Plasmon__V1__SpillHost *host)
     json_number(out, "memory_used", host->memory_used);
     json_number(out, "file_bytes", host->file_bytes);
     json_number(out, "file_used", host->file_used);
+    json_number(out, "spills", host->spills);
     json_number(out, "spill_bytes", host->spill_bytes);
-    json_number(out, "write_back_bytes", host->write_back_bytes);
+    json_number(out, "restores", host->restores);
     json_number(out, "restore_bytes", host->restore_bytes);
+    json_number(out, "write_backs", host->write_backs);
+    json_number(out, "write_back_bytes", host->write_back_bytes);
+    json_number(out, "write_back_cancels", host->write_back_cancels);
+    json_number(out, "writes", host->writes);
+    json_number(out, "write_bytes", host->write_bytes);
+    json_number(out, "reads", host->reads);
+    json_number(out, "read_bytes", host->read_bytes);
     pl_str_append(out, "}");
 }
 
@@ -286,7 +294,7 @@ void status_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     pl_str_append(out, "],\"spill\":[");
     for (size_t i = 0; i < reply->n_spill_hosts; i++) {
         pl_str_append(out, "%s", i > 0 ? "," : "");
-        put_spill(out, reply->spill_hosts[i]);
+        status_spill_json(reply->spill_hosts[i], out);
     }
     pl_str_append(out, "],\"namespaces\":[");
     for (size_t i = 0; i < reply->n_namespaces; i++) {

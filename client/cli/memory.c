@@ -137,27 +137,8 @@ static void json_devices(const Plasmon__V1__StatusReply *reply, struct pl_str *o
 static void json_hosts(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
     for (size_t i = 0; i < reply->n_spill_hosts; i++) {
-        const Plasmon__V1__SpillHost *host = reply->spill_hosts[i];
-
         json_next(out);
-        pl_str_append(out, "{");
-        json_text(out, "node", host->node);
-        json_number(out, "memory_bytes", host->memory_bytes);
-        json_number(out, "memory_used", host->memory_used);
-        json_number(out, "file_bytes", host->file_bytes);
-        json_number(out, "file_used", host->file_used);
-        json_number(out, "spills", host->spills);
-        json_number(out, "spill_bytes", host->spill_bytes);
-        json_number(out, "restores", host->restores);
-        json_number(out, "restore_bytes", host->restore_bytes);
-        json_number(out, "write_backs", host->write_backs);
-        json_number(out, "write_back_bytes", host->write_back_bytes);
-        json_number(out, "write_back_cancels", host->write_back_cancels);
-        json_number(out, "writes", host->writes);
-        json_number(out, "write_bytes", host->write_bytes);
-        json_number(out, "reads", host->reads);
-        json_number(out, "read_bytes", host->read_bytes);
-        pl_str_append(out, "}");
+        status_spill_json(reply->spill_hosts[i], out);
     }
 }
 
