@@ -130,7 +130,7 @@ static void pair_abort(struct pair *pair, struct device_comm *comm)
     pair_call(pair, device_comm_cut, comm);
     pl_mutex_lock(&pairs->lock);
     pair->on.aborted = true;
-    pair_watch_wake_locked(pairs);
+    pair_watch_nudge_locked(pairs);
     while (!pair->free_asked && !pairs->stop && !pl_bug("transfer.free_at_once")) {
         pl_cond_wait(&pair->asked, &pairs->lock);
     }
@@ -159,7 +159,8 @@ static void pair_over(struct pair *pair)
     pl_mutex_lock(&pair->pairs->lock);
     pair->thread_over = true;
     pair->on.aborted  = true;
-    pl_cond_broadcast(&pair->pairs->changed);
+    pair_watch_nudge_locked(pair->pairs);
+    pl_cond_broadcast(&pair->pairs->changed); /* whoever waits until it is over */
     pl_mutex_unlock(&pair->pairs->lock);
 }
 
