@@ -324,6 +324,27 @@ static void say_numa(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     }
 }
 
+/* Why it waits, and why it cannot grow: docs/transfers.md, "Ended first, freed later". */
+static void say_left(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    for (size_t i = 0; i < reply->waits->n_left; i++) {
+        const Plasmon__V1__CommsLeft *left = reply->waits->left[i];
+
+        pl_str_append(
+            out,
+            "%s  %u: %u communicator%s, %.1f MiB of device memory, the oldest for "
+            "%.1f s; %s\n",
+            i == 0 ? "\nLeft of broken pairs and teams (no more than were open: "
+                     "none is opened before it is freed)\n"
+                   : "",
+            left->device, left->communicators, left->communicators == 1 ? "" : "s",
+            (double)left->bytes / (1 << 20), (double)left->oldest_ms / 1000,
+            left->freeing != 0 ? "being freed now"
+                               : "freed when nothing is on the device and nothing "
+                                 "is enqueued");
+    }
+}
+
 static bool same_way(const Plasmon__V1__RoutePlan *a, const Plasmon__V1__RoutePlan *b)
 {
     return a->route == b->route && strcmp(a->why, b->why) == 0;
@@ -382,6 +403,7 @@ void doctor_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     say_peers(reply, out);
     say_journal(reply, out);
     say_numa(reply, out);
+    say_left(reply, out);
     say_routes(reply, out);
 }
 
@@ -495,6 +517,20 @@ static void put_numa(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     }
 }
 
+static void put_left(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
+{
+    for (size_t i = 0; i < reply->waits->n_left; i++) {
+        const Plasmon__V1__CommsLeft *left = reply->waits->left[i];
+
+        pl_str_append(out, "%s{\"device\":%u", i > 0 ? "," : "", left->device);
+        json_number(out, "communicators", left->communicators);
+        json_number(out, "freeing", left->freeing);
+        json_number(out, "bytes", left->bytes);
+        json_number(out, "oldest_ms", left->oldest_ms);
+        pl_str_append(out, "}");
+    }
+}
+
 static void put_routes(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
     for (size_t i = 0; i < reply->waits->n_routes; i++) {
@@ -518,6 +554,8 @@ void doctor_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     put_peers(reply, out);
     pl_str_append(out, "],\"numa\":[");
     put_numa(reply, out);
+    pl_str_append(out, "],\"left\":[");
+    put_left(reply, out);
     pl_str_append(out, "],\"journal\":{\"waiting_ms\":%llu,\"held\":%llu},\"routes\":[",
                   (unsigned long long)reply->waits->journal_ms,
                   (unsigned long long)reply->waits->journal_held);

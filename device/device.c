@@ -276,6 +276,22 @@ plasmon_status_t device_wait(struct device_stream *stream, uint64_t *word, uint6
     return stream->device->ops->wait(stream, word, value);
 }
 
+plasmon_status_t device_words(struct device_stream *stream,
+                              const struct device_word_step *steps, uint32_t count)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    assert(count <= DEVICE_WORDS_MAX);
+    if (stream->device->ops->words != NULL && count > 1) {
+        return stream->device->ops->words(stream, steps, count);
+    }
+    for (uint32_t i = 0; i < count && status == PLASMON_OK; i++) {
+        status = steps[i].waits ? device_wait(stream, steps[i].word, steps[i].value)
+                                : device_signal(stream, steps[i].word, steps[i].value);
+    }
+    return status;
+}
+
 plasmon_status_t device_notify(struct device_stream *stream, int eventfd)
 {
     return stream->device->ops->notify(stream, eventfd);

@@ -185,6 +185,15 @@ plasmon_status_t device_fill8(struct device_stream *stream, struct device_ptr ds
 plasmon_status_t device_signal(struct device_stream *stream, uint64_t *word,
                                uint64_t value);
 plasmon_status_t device_wait(struct device_stream *stream, uint64_t *word, uint64_t value);
+/* Several of these in their order, which cost who enqueues on a GPU hardly more than one. All or, when it is not OK, perhaps none: the device is lost. */
+#define DEVICE_WORDS_MAX 6u
+struct device_word_step {
+    bool waits; /* else it signals */
+    uint64_t *word;
+    uint64_t value;
+};
+plasmon_status_t device_words(struct device_stream *stream,
+                              const struct device_word_step *steps, uint32_t count);
 /* After all work so far: write 1 to the eventfd, so that a poller wakes. */
 plasmon_status_t device_notify(struct device_stream *stream, int eventfd);
 /* Wake threads of CPU streams that wait for this word (a plain store from outside needs it; a GPU needs nothing). */

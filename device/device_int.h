@@ -56,6 +56,9 @@ struct device_ops {
     plasmon_status_t (*signal)(struct device_stream *stream, uint64_t *word,
                                uint64_t value);
     plasmon_status_t (*wait)(struct device_stream *stream, uint64_t *word, uint64_t value);
+    plasmon_status_t (*words)(struct device_stream *stream,
+                              const struct device_word_step *steps,
+                              uint32_t count); /* NULL: they go in one by one */
     plasmon_status_t (*notify)(struct device_stream *stream, int eventfd);
     plasmon_status_t (*join)(struct device_stream *stream, struct device_stream *other);
 

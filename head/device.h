@@ -117,6 +117,7 @@ struct head_device {
     uint32_t wait_count;
     Plasmon__V1__NumaPlace numa; /* of the last report */
     bool numa_told;
+    Plasmon__V1__CommsLeft left; /* of the last report; communicators 0: nothing is */
     Plasmon__V1__RouteStats routes[HEAD_PAST_ROUTES];
     struct pl_vec
         pairs; /* Plasmon__V1__PairStats of the last report, `from` and `to` filled in */

@@ -70,6 +70,7 @@ static void worker_stats(struct head_core *core, struct head_device *device,
     device->stats.waits   = NULL;
     device->stats.n_waits = 0;
     device->stats.numa    = NULL;
+    device->stats.left    = NULL;
     if (core->config.times != NULL) {
         head_times_take(core->config.times, device->index, stats);
     }

@@ -32,6 +32,13 @@ void head_waits_take(struct head_device *device, const Plasmon__V1__WorkerStats 
         device->numa.base.unknown_fields   = NULL;
         device->numa.device                = device->index;
     }
+    plasmon__v1__comms_left__init(&device->left);
+    if (stats->left != NULL) {
+        device->left                       = *stats->left;
+        device->left.base.n_unknown_fields = 0;
+        device->left.base.unknown_fields   = NULL;
+        device->left.device                = device->index;
+    }
     for (size_t i = 0; i < stats->n_waits && device->wait_count < PL_COUNT(device->waits);
          i++) {
         struct head_launch_wait *to         = &device->waits[device->wait_count++];
@@ -84,6 +91,23 @@ static plasmon_status_t numa_tell(struct head_core *core, struct wire_arena *are
 
         if (device->numa_told && !device->gone) {
             out->numa[out->n_numa++] = &device->numa;
+        }
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t left_tell(struct head_core *core, struct wire_arena *arena,
+                                  Plasmon__V1__Waits *out)
+{
+    out->left = wire_arena_alloc(arena, (core->devices.count + 1) * sizeof(*out->left));
+    if (out->left == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+
+        if (device->left.communicators != 0 && !device->gone) {
+            out->left[out->n_left++] = &device->left;
         }
     }
     return PLASMON_OK;
@@ -278,6 +302,9 @@ plasmon_status_t head_core_waits(struct head_core *core, struct wire_arena *aren
 
     if (status == PLASMON_OK) {
         status = numa_tell(core, arena, out);
+    }
+    if (status == PLASMON_OK) {
+        status = left_tell(core, arena, out);
     }
     if (status == PLASMON_OK) {
         status = tasks_tell(core, arena, out);

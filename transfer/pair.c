@@ -91,15 +91,12 @@ static plasmon_status_t words_start(struct transfer_pairs *pairs)
     return PLASMON_OK;
 }
 
-/*
- * With its first pair: a device has few hardware queues for streams. Teams have no `told`: between two operations in a row on their own results
- * is a round trip by the host, which leaves nothing that a word could hold up.
- */
+/* With its first pair: a device has few hardware queues for streams. */
 static plasmon_status_t lane_start(struct transfer_pairs *pairs, uint32_t index)
 {
     struct lane *lane                      = &pairs->lanes[index];
     struct device_stream **const streams[] = {&lane->stream, &lane->staged, &lane->told};
-    size_t count            = index == TRANSFER_LANE_TEAMS ? 2 : PL_COUNT(streams);
+    size_t count            = index == TRANSFER_LANE_SENDS ? PL_COUNT(streams) : 2;
     plasmon_status_t status = PLASMON_OK;
 
     for (size_t i = 0; status == PLASMON_OK && i < count; i++) {
@@ -108,7 +105,7 @@ static plasmon_status_t lane_start(struct transfer_pairs *pairs, uint32_t index)
                                           streams[i]);
         }
     }
-    if (status == PLASMON_OK && lane->told != NULL && lane->mark == NULL) {
+    if (status == PLASMON_OK && lane->mark == NULL) {
         status = device_event_create(pairs->config.device, false, &lane->mark);
     }
     return status;
@@ -281,7 +278,7 @@ void transfer_pair_break(struct transfer_pairs *pairs, const struct transfer_pai
     pair = pair_find_locked(pairs, key);
     PL_CHECK(pair != NULL);
     pair->on.broken = true;
-    pair_watch_wake_locked(pairs);
+    pair_watch_nudge_locked(pairs);
     pl_mutex_unlock(&pairs->lock);
 }
 
@@ -353,44 +350,51 @@ static plasmon_status_t operation_put(struct transfer_pairs *pairs, struct pair 
     return status;
 }
 
-/* Behind the operation, and not on its stream: there a word holds up the next operation by some microseconds, and an event by none. */
-static plasmon_status_t done_put(struct transfer_pairs *pairs, uint32_t index,
-                                 uint64_t number)
-{
-    struct lane *lane        = &pairs->lanes[index];
-    struct device_stream *on = lane->told != NULL ? lane->told : lane->stream;
-    plasmon_status_t status  = PLASMON_OK;
-
-    if (on != lane->stream) {
-        status = device_event_record(lane->mark, lane->stream);
-    }
-    if (on != lane->stream && status == PLASMON_OK) {
-        status = device_stream_behind(on, lane->mark);
-    }
-    return status == PLASMON_OK
-               ? device_signal(on, &pairs->words->done[index].value, number)
-               : status;
-}
-
 /*
- * Its launch: waits, and says that its chunks of the ring were taken. They are the host route's, and it skips them. `passed` comes after that:
+ * Says that the operation has ended, and what its launch waits for: in as few calls as there can be, for they are most of what a half costs the thread that
+ * enqueues. The word `done` is not on the lane, where it would hold up the next operation by some microseconds (an event does by none). Of a receive, and of what a team
+ * does, it is on the launch's own stream, which waits for nothing else then than that the watcher says `over`. A send's `over` comes with the head's word, and
+ * until then would keep back the `done` of those behind it; so that is on a stream beside the lane.
+ *
+ * The launch of a receive then says that its chunks of the ring were taken. They are the host route's, and it skips them. `passed` comes after that:
  * what is staged behind it must not move the ring's word before it does, or the word would go back.
  */
-static plasmon_status_t launch_put(struct transfer_pairs *pairs,
-                                   struct device_stream *stream,
-                                   const struct transfer_half *half, uint64_t number)
+static plasmon_status_t words_put(struct transfer_pairs *pairs,
+                                  struct device_stream *stream,
+                                  const struct transfer_half *half, uint64_t number)
 {
-    uint32_t lane           = transfer_lane_of(&half->key);
-    bool receives           = lane == TRANSFER_LANE_RECEIVES;
-    plasmon_status_t status = device_wait(stream, &pairs->words->over[lane].value, number);
+    uint32_t index           = transfer_lane_of(&half->key);
+    struct lane *lane        = &pairs->lanes[index];
+    struct pair_words *words = pairs->words;
+    struct device_stream *on = lane->told != NULL ? lane->told : stream;
+    plasmon_status_t status  = PLASMON_OK;
+    struct device_word_step steps[DEVICE_WORDS_MAX];
+    uint32_t count = 0;
 
-    if (status == PLASMON_OK && receives) {
-        status = device_signal(stream, &pairs->config.timeline->stage_taken.value,
-                               half->first_chunk + transfer_chunks(half->bytes));
+    if (half->with_bytes) {
+        status = device_event_record(lane->mark, lane->stream);
+        status = status == PLASMON_OK ? device_stream_behind(on, lane->mark) : status;
     }
-    return status == PLASMON_OK && receives
-               ? device_signal(stream, &pairs->words->passed.value, number)
-               : status;
+    if (half->with_bytes && on != stream) {
+        status = status == PLASMON_OK ? device_signal(on, &words->done[index].value, number)
+                                      : status;
+    } else if (half->with_bytes) {
+        steps[count++] =
+            (struct device_word_step){.word = &words->done[index].value, .value = number};
+    }
+    steps[count++] = (struct device_word_step){
+        .waits = true, .word = &words->over[index].value, .value = number};
+    if (index == TRANSFER_LANE_RECEIVES) {
+        steps[count++] = (struct device_word_step){
+            .word  = &pairs->config.timeline->stage_taken.value,
+            .value = half->first_chunk + transfer_chunks(half->bytes)};
+        steps[count++] =
+            (struct device_word_step){.word = &words->passed.value, .value = number};
+    }
+    if (half->word != NULL) {
+        steps[count++] = (struct device_word_step){.word = half->word, .value = half->seq};
+    }
+    return status == PLASMON_OK ? device_words(stream, steps, count) : status;
 }
 
 static void half_add_locked(struct transfer_pairs *pairs, struct pair *pair,
@@ -415,28 +419,24 @@ plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
                                     struct device_stream *stream,
                                     const struct transfer_half *half)
 {
-    uint32_t index          = transfer_lane_of(&half->key);
-    struct lane *lane       = &pairs->lanes[index];
-    struct pl_err err       = {.status = PLASMON_OK};
-    plasmon_status_t status = PLASMON_OK, moved = PLASMON_OK;
+    struct transfer_lane *lane = &pairs->lanes[transfer_lane_of(&half->key)].on;
+    struct pl_err err          = {.status = PLASMON_OK};
+    plasmon_status_t status, moved;
     struct pair *pair;
     uint64_t number;
 
     pl_mutex_lock(&pairs->lock);
     pair   = pair_find_locked(pairs, &half->key);
-    number = transfer_lane_number(&lane->on);
+    number = transfer_lane_number(lane);
     pl_mutex_unlock(&pairs->lock);
     PL_CHECK(pair != NULL);
     if (half->with_bytes) {
         /* The pair's comm is ours: it is taken away only after a break or a close, which come by the same lock as this call. */
-        moved  = operation_put(pairs, pair, half, &err);
-        status = done_put(pairs, index, number);
+        moved = operation_put(pairs, pair, half, &err);
     } else {
         moved = pl_err_set(&err, PLASMON_EDEPENDENCY, "half of a transfer failed");
     }
-    if (status == PLASMON_OK) {
-        status = launch_put(pairs, stream, half, number);
-    }
+    status = words_put(pairs, stream, half, number);
     pl_mutex_lock(&pairs->lock);
     half_add_locked(pairs, pair, half, number, moved, err.text);
     pl_mutex_unlock(&pairs->lock);
@@ -459,7 +459,7 @@ static plasmon_status_t half_stage(struct transfer_pairs *pairs, uint32_t index)
 
     pl_mutex_lock(&pairs->lock);
     found = transfer_lane_stage_next(&lane->on, &half);
-    pair_watch_wake_locked(pairs);
+    pair_watch_nudge_locked(pairs);
     pl_mutex_unlock(&pairs->lock);
     if (!found) {
         return PLASMON_OK;
@@ -505,7 +505,7 @@ plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
         pair->on.broken) { /* else it never carried anything, or carries nothing */
         *out_first = transfer_lane_first_lost(lane, &pair->on);
         transfer_lane_stage(lane, &pair->on);
-        pair_watch_wake_locked(pairs);
+        pair_watch_nudge_locked(pairs);
     }
     pl_mutex_unlock(&pairs->lock);
     return transfer_pairs_stage_next(pairs);
@@ -525,6 +525,6 @@ void transfer_pair_sent(struct transfer_pairs *pairs, uint64_t seq)
 {
     pl_mutex_lock(&pairs->lock);
     transfer_lane_sent(&pairs->lanes[TRANSFER_LANE_SENDS].on, seq);
-    pair_watch_wake_locked(pairs);
+    pair_watch_nudge_locked(pairs);
     pl_mutex_unlock(&pairs->lock);
 }

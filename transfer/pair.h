@@ -72,6 +72,8 @@ struct transfer_half {
     uint32_t collective;      /* enum device_collective */
     uint32_t dtype;
     uint32_t op; /* enum device_reduce */
+    uint64_t *
+        word; /* becomes `seq` in the launch's stream behind all that it waits for; NULL: none does */
 };
 
 struct transfer_pairs_config {

@@ -43,8 +43,9 @@ struct pair {
 struct lane {
     struct transfer_lane on;      /* pairs->lock */
     struct device_stream *stream; /* of operations */
-    struct device_stream *told; /* of the words that say that they ended; NULL: `stream` */
-    struct device_event *mark;  /* the last operation */
+    struct device_stream
+        *told; /* of the words that say that they ended; NULL: the launches' */
+    struct device_event *mark;    /* the last operation */
     struct device_stream *staged; /* for the host route */
     bool room_wanted;             /* pairs->lock; somebody found none */
 };
@@ -68,6 +69,7 @@ struct transfer_pairs {
     struct pl_mutex lock;   /* rank PL_RANK_LEAF */
     struct pl_cond changed; /* of the watcher, and of who waits for threads to be over */
     bool watcher_sleeps;
+    bool nudged; /* read without the lock, too */
     struct pl_list pairs;
     struct pl_vec news; /* struct transfer_pair_news */
     uint64_t looked_ns; /* when the watcher last looked */
@@ -84,7 +86,9 @@ void pair_tell_locked(struct pair *pair, struct transfer_pair_news *news);
 
 /* pair_watch.c */
 void *pair_watch_run(void *pairs);
-/* There is something new on a lane. Costs nothing while the watcher looks anyway: this comes with every half. */
+/* There is something new on a lane, of which words will tell. Costs nothing while the watcher looks anyway: this comes with every half. */
 void pair_watch_wake_locked(struct transfer_pairs *pairs);
+/* Something has changed of which no word tells. */
+void pair_watch_nudge_locked(struct transfer_pairs *pairs);
 
 #endif

@@ -587,6 +587,16 @@ static plasmon_status_t check_numa(const Plasmon__V1__NumaPlace *numa, struct pl
     return PLASMON_OK;
 }
 
+static plasmon_status_t check_left(const Plasmon__V1__CommsLeft *left, struct pl_err *err)
+{
+    if (left->freeing > left->communicators) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "%u of %u communicators that are left are being freed",
+                          left->freeing, left->communicators);
+    }
+    return PLASMON_OK;
+}
+
 static plasmon_status_t check_transfers(const Plasmon__V1__WorkerStats *stats,
                                         struct pl_err *err)
 {
@@ -684,6 +694,9 @@ plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
     }
     if (status == PLASMON_OK && frame->stats != NULL && frame->stats->numa != NULL) {
         status = check_numa(frame->stats->numa, err);
+    }
+    if (status == PLASMON_OK && frame->stats != NULL && frame->stats->left != NULL) {
+        status = check_left(frame->stats->left, err);
     }
     if (status == PLASMON_OK && frame->stats != NULL) {
         status = check_transfers(frame->stats, err);

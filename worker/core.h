@@ -113,7 +113,8 @@ struct worker_half {
         member_offset;   /* of a team: what this device gives for the result at `offset` */
     uint32_t collective; /* as enum device_collective */
     uint32_t dtype;
-    uint32_t op; /* as enum plasmon_reduce */
+    uint32_t op;  /* as enum plasmon_reduce */
+    bool signals; /* its stream's word becomes `seq` right behind it, as by ops->signal */
 };
 /* Something about a pair that the head must know; lent for the call. */
 struct worker_pair_report {

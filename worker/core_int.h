@@ -105,6 +105,7 @@ struct worker_launch {
     bool starved;      /* the head was told */
     bool without_work; /* nothing for the device to do but the word */
     bool signalled;    /* the word is written right behind it */
+    bool signals;      /* what enqueued it wrote the word as well */
     bool forced;       /* its client ends it by force */
     bool stream_chosen;
     bool behind_mark;       /* it waits for one (marks.c) */
@@ -245,6 +246,9 @@ struct worker_comm {
     uint8_t id[WIRE_PAIR_ID_BYTES];
     uint64_t broken; /* every epoch up to this one is */
     uint64_t staged; /* ... and what was to go by those goes by the host route */
+    uint64_t bytes;  /* of device memory, when it was opened */
+    uint64_t
+        ended_ns; /* when it ended, of those that are to be freed; 0: there is no clock */
     uint64_t
         decided_after; /* 0, or of receives: when this one is done, the head is told that it is decided what came by `staged` */
 };
@@ -488,6 +492,8 @@ static inline void worker_stream_put(struct worker_core *core, uint32_t stream,
 }
 void worker_stream_signal(struct worker_core *core, uint32_t stream);
 void worker_stream_signalled(struct worker_stream *stream); /* up to its last launch */
+/* The write of its word behind the last launch went in with that. */
+void worker_stream_written(struct worker_core *core, uint32_t stream);
 /* Before work that may wait for another device by itself: the words of all streams are written. */
 void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint64_t seq);
 /* Before so much work (bytes, as signal_bytes): if it takes long, the word of what lies before it is written. */
@@ -617,6 +623,9 @@ bool worker_pair_front(struct worker_core *core, struct worker_launch *launch);
  */
 bool worker_pairs_freed(struct worker_core *core);
 /* What half of a transfer, an OPEN or a CLOSE has to do with its pair; nothing of others. */
+/* What is left of those that broke. NULL: nothing, or no memory to tell it. */
+Plasmon__V1__CommsLeft *worker_pairs_left(const struct worker_core *core,
+                                          struct wire_arena *arena, uint64_t now_ns);
 void worker_pair_describe(const struct worker_core *core,
                           const struct worker_launch *launch, struct pl_str *out);
 /* A receive is done: somebody may wait for that. */

@@ -291,7 +291,7 @@ static plasmon_status_t pieces_enqueue(struct worker_core *core,
 #define CHUNK_OPERATIONS  3u
 #define PIECE_CALLS_MAX   64u /* device/cuda/copy.c: more are one kernel */
 #define INLINE_OPERATIONS 2u
-#define PAIR_OPERATIONS   2u
+#define PAIR_OPERATIONS   6u /* a receive's; of a send it is two */
 #define SPAN_OPERATIONS   2u
 
 static uint64_t half_operations(const struct worker_launch *launch)
@@ -631,6 +631,9 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     mine->unsignalled += launch->graph != NULL ? WORKER_SIGNAL_GRAPH : 1;
     mine->unsignalled_bytes += work_of(core, launch);
     launch_running(core, mine, launch);
+    if (launch->signals) {
+        worker_stream_written(core, stream);
+    }
     worker_scratch_lend(core, launch, stream);
     worker_reuse_enqueued(core, launch);
     if (worker_mark_wants_word(core, launch)) {
@@ -639,7 +642,8 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     worker_mark_enqueued(core, launch, stream);
     if (without_work && idle && clear) {
         word_store(core, launch, stream);
-    } else if (launch->time_limit_ms != 0 || signal_due(core, mine)) {
+    } else if (mine->unsignalled != 0 &&
+               (launch->time_limit_ms != 0 || signal_due(core, mine))) {
         worker_stream_signal(core, stream);
     } else if (idle) { /* it need not wait for others of its batch */
         worker_stream_flush(core, stream);

@@ -90,6 +90,13 @@ static plasmon_status_t op_join_mark(void *user, uint32_t stream, uint32_t other
         device_stream_behind(executor->streams[stream], executor->marks[other][slot]));
 }
 
+plasmon_status_t worker_executor_notify(struct worker_executor *executor, uint32_t stream)
+{
+    return device_get_info(executor->device)->notify_stalls
+               ? PLASMON_OK
+               : device_notify(executor->streams[stream], executor->notify_fd);
+}
+
 static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
 {
     struct worker_executor *executor = user;
@@ -99,10 +106,8 @@ static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
                  ? PLASMON_EDEVICE
                  : device_signal(executor->streams[stream],
                                  &own_timeline(executor)->stream[stream].value, seq);
-    if (status == PLASMON_OK && !device_get_info(executor->device)->notify_stalls) {
-        status = device_notify(executor->streams[stream], executor->notify_fd);
-    }
-    return worker_executor_must(executor, status);
+    return worker_executor_must(
+        executor, status == PLASMON_OK ? worker_executor_notify(executor, stream) : status);
 }
 
 static void op_flush(void *user, uint32_t stream)

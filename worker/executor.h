@@ -82,7 +82,9 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
                                       const struct worker_reports *reports,
                                       struct pl_err *err) PL_MUST_CHECK;
 void worker_executor_finish(struct worker_executor *executor); /* waits for the streams */
-/* For its other files: a call that may only fail when the device is lost; and the ring of a receiver of this host. */
+/* For its other files. Behind what is in the stream: somebody looks at the words, where nobody does all the time. */
+plasmon_status_t worker_executor_notify(struct worker_executor *executor, uint32_t stream);
+/* A call that may only fail when the device is lost; and the ring of a receiver of this host. */
 plasmon_status_t worker_executor_must(struct worker_executor *executor,
                                       plasmon_status_t status);
 plasmon_status_t worker_executor_ring(struct worker_executor *executor, uint32_t receiver,

@@ -264,23 +264,29 @@ plasmon_status_t worker_pair_op_move(void *user, uint32_t stream,
                                      const struct worker_half *half)
 {
     struct worker_executor *executor = user;
-    bool with_bytes                  = half->offset != WORKER_NOWHERE;
-    const struct transfer_half its   = {
-          .key         = key_of(&half->key),
-          .host_device = half->host_device,
-          .seq         = half->seq,
-          .first_chunk = half->first_chunk,
-          .ptr         = worker_memory_own(executor->memory, with_bytes ? half->offset : 0),
-          .bytes       = half->bytes,
-          .with_bytes  = with_bytes,
-          .member      = worker_memory_own(executor->memory, half->member_offset),
-          .collective  = half->collective,
-          .dtype       = half->dtype,
-          .op          = half->op,
+    struct store_timeline *own = executor->shared->timelines[executor->shared->host_device];
+    bool with_bytes            = half->offset != WORKER_NOWHERE;
+    const struct transfer_half its = {
+        .key         = key_of(&half->key),
+        .host_device = half->host_device,
+        .seq         = half->seq,
+        .first_chunk = half->first_chunk,
+        .ptr         = worker_memory_own(executor->memory, with_bytes ? half->offset : 0),
+        .bytes       = half->bytes,
+        .with_bytes  = with_bytes,
+        .member      = worker_memory_own(executor->memory, half->member_offset),
+        .collective  = half->collective,
+        .dtype       = half->dtype,
+        .op          = half->op,
+        .word        = half->signals ? &own->stream[stream].value : NULL,
     };
+    plasmon_status_t status =
+        transfer_pair_move(executor->pairs, executor->streams[stream], &its);
 
-    return worker_executor_must(
-        executor, transfer_pair_move(executor->pairs, executor->streams[stream], &its));
+    if (status == PLASMON_OK && half->signals) {
+        status = worker_executor_notify(executor, stream);
+    }
+    return worker_executor_must(executor, status);
 }
 
 plasmon_status_t worker_pair_op_stage(void *user, const struct worker_pair_key *key,

@@ -316,6 +316,7 @@ void worker_core_pair_opened(struct worker_core *core, const struct worker_pair_
         open_fail(core, pair, status, text);
     } else if (pair->state == WORKER_PAIR_OPENING) {
         pair->state = WORKER_PAIR_OPEN;
+        pair->bytes = bytes;
         report(core, key, PLASMON__V1__PAIR_EVENT__PAIR_OPENED, bytes, NULL);
     }
 }
@@ -336,6 +337,8 @@ void worker_core_pair_ended(struct worker_core *core, const struct worker_pair_k
     if (pair != NULL && pair->key.epoch == key->epoch &&
         pair->state == WORKER_PAIR_ENDING) {
         pair->state = WORKER_PAIR_ENDED;
+        pair->ended_ns =
+            core->config.ops->now != NULL ? core->config.ops->now(core->config.user) : 0;
         core->comms_to_free++;
     }
 }
@@ -415,6 +418,37 @@ bool worker_pairs_freed(struct worker_core *core)
     }
     free_ended(core);
     return wait_for_pair(core);
+}
+
+Plasmon__V1__CommsLeft *worker_pairs_left(const struct worker_core *core,
+                                          struct wire_arena *arena, uint64_t now_ns)
+{
+    uint32_t count               = core->comms_to_free + core->comms_freeing;
+    Plasmon__V1__CommsLeft *left = NULL;
+    uint64_t name, oldest_ns = now_ns;
+    size_t i = 0;
+    void *at;
+
+    if (count > 0) {
+        left = wire_arena_alloc(arena, sizeof(*left));
+    }
+    if (left == NULL) {
+        return NULL;
+    }
+    plasmon__v1__comms_left__init(left);
+    left->communicators = count;
+    left->freeing       = core->comms_freeing;
+    while (pl_map_next(&core->comms, &i, &name, &at)) {
+        const struct worker_comm *pair = at;
+
+        if (pair->state == WORKER_PAIR_ENDED || pair->state == WORKER_PAIR_FREEING) {
+            left->bytes += pair->bytes;
+            oldest_ns =
+                pair->ended_ns != 0 ? pl_min_u64(oldest_ns, pair->ended_ns) : oldest_ns;
+        }
+    }
+    left->oldest_ms = (now_ns - oldest_ns) / 1000000;
+    return left;
 }
 
 static bool open_begin(struct worker_core *core, struct worker_comm *pair,
@@ -552,6 +586,24 @@ bool worker_pair_usable(struct worker_core *core, const struct worker_launch *la
            pair->key.epoch == launch->comm && pair->broken < launch->comm;
 }
 
+/*
+ * Its launch's stream waits for one word and then has others to write, so its own goes in with them. A span ends before the word, and a launch that
+ * failed is marked as such before it.
+ */
+static bool signals_itself(const struct worker_launch *launch)
+{
+    return launch->span == NULL && launch->failure == PLASMON_OK;
+}
+
+static plasmon_status_t moved(struct worker_core *core, struct worker_launch *launch,
+                              uint32_t stream, const struct worker_half *half)
+{
+    plasmon_status_t status = core->config.ops->pair_move(core->config.user, stream, half);
+
+    launch->signals = half->signals && status == PLASMON_OK;
+    return status;
+}
+
 plasmon_status_t worker_pair_enqueue(struct worker_core *core, struct worker_launch *launch,
                                      uint32_t stream, uint64_t offset)
 {
@@ -562,10 +614,11 @@ plasmon_status_t worker_pair_enqueue(struct worker_core *core, struct worker_lau
         .first_chunk = launch->offset,
         .offset      = offset,
         .bytes       = worker_operand_bytes_shown(&launch->operands[0]),
+        .signals     = signals_itself(launch),
     };
 
     launch->by_pair = true;
-    return core->config.ops->pair_move(core->config.user, stream, &half);
+    return moved(core, launch, stream, &half);
 }
 
 /*
@@ -606,6 +659,7 @@ plasmon_status_t worker_joint_enqueue(struct worker_core *core,
     const struct worker_operand *to   = &launch->operands[0];
     const struct worker_piece *member = worker_joint_member(core, launch);
     struct worker_half half           = {
+                  .signals     = signals_itself(launch),
                   .key         = key_of(launch),
                   .host_device = UINT32_MAX,
                   .seq         = launch->seq,
@@ -629,7 +683,7 @@ plasmon_status_t worker_joint_enqueue(struct worker_core *core,
     half.member_offset = from.offset;
     launch->by_pair    = true;
     worker_stream_before_hazard(core, stream, launch->seq);
-    status = core->config.ops->pair_move(core->config.user, stream, &half);
+    status = moved(core, launch, stream, &half);
     for (uint32_t i = 0; status == PLASMON_OK && i < launch->piece_count; i++) {
         if (&launch->pieces[i] != member) {
             worker_traffic_count(core, launch, wire_buffer_device(launch->pieces[i].src),

@@ -444,6 +444,14 @@ bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
 
 /* ------------------------------------------------------------------------------------------------ signals */
 
+static void stream_signalled(struct worker_stream *mine)
+{
+    if (mine->running.count != 0 && mine->running.last->seq == mine->last) {
+        mine->running.last->signalled = true;
+    }
+    worker_stream_signalled(mine);
+}
+
 void worker_stream_signal(struct worker_core *core, uint32_t stream)
 {
     struct worker_stream *mine = &core->streams[stream];
@@ -457,10 +465,13 @@ void worker_stream_signal(struct worker_core *core, uint32_t stream)
     } else {
         store_timeline_know(core->timeline, mine->last, STORE_KNOWN_SIGNALS);
     }
-    if (mine->running.count != 0 && mine->running.last->seq == mine->last) {
-        mine->running.last->signalled = true;
-    }
-    worker_stream_signalled(mine);
+    stream_signalled(mine);
+}
+
+void worker_stream_written(struct worker_core *core, uint32_t stream)
+{
+    store_timeline_know(core->timeline, core->streams[stream].last, STORE_KNOWN_SIGNALS);
+    stream_signalled(&core->streams[stream]);
 }
 
 void worker_stream_signalled(struct worker_stream *stream)

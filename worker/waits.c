@@ -207,6 +207,7 @@ static void tell_stream(const struct worker_core *core, uint32_t stream,
 void worker_core_waits(const struct worker_core *core, struct wire_arena *arena,
                        uint64_t now_ns, Plasmon__V1__WorkerStats *out)
 {
+    out->left  = worker_pairs_left(core, arena, now_ns);
     out->waits = wire_arena_alloc(arena, (core->stream_count + 1) * sizeof(*out->waits));
     if (out->waits == NULL) {
         return; /* the figures without it */

@@ -231,6 +231,8 @@ plasmon_status_t device_cuda_signal(struct device_stream *stream, uint64_t *word
                                     uint64_t value);
 plasmon_status_t device_cuda_wait(struct device_stream *stream, uint64_t *word,
                                   uint64_t value);
+plasmon_status_t device_cuda_words(struct device_stream *stream,
+                                   const struct device_word_step *steps, uint32_t count);
 plasmon_status_t device_cuda_notify(struct device_stream *stream, int eventfd);
 plasmon_status_t device_cuda_join(struct device_stream *stream,
                                   struct device_stream *other);

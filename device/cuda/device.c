@@ -497,6 +497,7 @@ const struct device_ops device_cuda_ops = {
     .copy_planned       = device_cuda_copy_planned,
     .fill8              = device_cuda_fill8,
     .signal             = device_cuda_signal,
+    .words              = device_cuda_words,
     .wait               = device_cuda_wait,
     .notify             = device_cuda_notify,
     .join               = device_cuda_join,

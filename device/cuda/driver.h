@@ -66,6 +66,7 @@
     XX(cuStreamWaitEvent)                \
     XX(cuStreamWriteValue64)             \
     XX(cuStreamWaitValue64)              \
+    XX(cuStreamBatchMemOp)               \
     XX(cuEventCreate)                    \
     XX(cuEventDestroy)                   \
     XX(cuEventRecord)                    \

@@ -205,6 +205,45 @@ plasmon_status_t device_cuda_wait(struct device_stream *base, uint64_t *word,
                                                value, CU_STREAM_WAIT_VALUE_GEQ));
 }
 
+static CUstreamBatchMemOpParams step_of(const struct device_word_step *step,
+                                        CUdeviceptr address)
+{
+    CUstreamBatchMemOpParams params = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64};
+
+    if (step->waits) {
+        params.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+        params.waitValue.address   = address;
+        params.waitValue.value64   = step->value;
+        params.waitValue.flags     = CU_STREAM_WAIT_VALUE_GEQ;
+    } else {
+        params.writeValue.address = address;
+        params.writeValue.value64 = step->value;
+        params.writeValue.flags   = CU_STREAM_WRITE_VALUE_DEFAULT;
+    }
+    return params;
+}
+
+plasmon_status_t device_cuda_words(struct device_stream *base,
+                                   const struct device_word_step *steps, uint32_t count)
+{
+    struct device_cuda_stream *stream = device_cuda_stream_of(base);
+    struct device_cuda *cuda          = cuda_of(stream);
+    CUstreamBatchMemOpParams params[DEVICE_WORDS_MAX];
+    plasmon_status_t status = base->records ? PLASMON_ENOTSUP : device_cuda_enter(cuda);
+
+    for (uint32_t i = 0; i < count && status == PLASMON_OK; i++) {
+        CUdeviceptr address = 0;
+
+        status =
+            device_cuda_host_address(cuda, steps[i].word, sizeof(*steps[i].word), &address);
+        params[i] = step_of(&steps[i], address);
+    }
+    return status == PLASMON_OK
+               ? DEVICE_CU(cuda, cuStreamBatchMemOp(device_cuda_stream_on(stream), count,
+                                                    params, 0))
+               : status;
+}
+
 /* On a thread of the driver, which must not call CUDA. */
 static void notify_host(void *user)
 {

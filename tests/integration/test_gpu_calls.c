@@ -84,7 +84,7 @@ static void expect_only(const struct gpu *gpu, const char *const *allowed)
 
 /* ------------------------------------------------------------------------------------------------ a cluster */
 
-static void start(struct gpu *gpu, uint32_t devices)
+static void start_by(struct gpu *gpu, uint32_t devices, const char *transfer)
 {
     struct plasmon_options options = PLASMON_OPTIONS_INIT;
     struct plasmon_device_info infos[4];
@@ -100,7 +100,8 @@ static void start(struct gpu *gpu, uint32_t devices)
     (void)snprintf(gpu->path, sizeof(gpu->path), "%s/calls", cluster_folder());
     ASSERT_EQ(setenv("FAKE_CUDA_DEVICES", number, 1), 0);
     ASSERT_EQ(setenv("FAKE_CUDA_CALLS", gpu->path, 1), 0);
-    options.gpus = number;
+    options.gpus     = number;
+    options.transfer = transfer;
     CLUSTER_OK(plasmon_init(&options, &gpu->client));
     cluster_watch(gpu->client);
     CLUSTER_OK(plasmon_devices(gpu->client, infos, 4, &count));
@@ -113,6 +114,11 @@ static void start(struct gpu *gpu, uint32_t devices)
     ASSERT_TRUE(at != MAP_FAILED);
     ASSERT_EQ(close(fd), 0);
     gpu->calls = at;
+}
+
+static void start(struct gpu *gpu, uint32_t devices)
+{
+    start_by(gpu, devices, NULL);
 }
 
 static void finish(struct gpu *gpu)
@@ -764,6 +770,63 @@ TEST(a_copy_of_large_host_memory_is_cut_where_a_registered_piece_ends)
     ASSERT_EQ(counted(&gpu, "cuMemcpyDtoHAsync"), 3);
     CLUSTER_OK(plasmon_release(gpu.client, x));
     CLUSTER_OK(plasmon_host_free(gpu.client, memory));
+    finish(&gpu);
+}
+
+static struct plasmon_ref *touch(struct gpu *gpu, struct plasmon_ref *ref, int device)
+{
+    const struct plasmon_arg arg = {.mode = PLASMON_IN, .ref = ref};
+    struct plasmon_call call     = PLASMON_CALL_INIT;
+    struct plasmon_ref *task;
+
+    call.function  = "touch";
+    call.args      = &arg;
+    call.arg_count = 1;
+    call.device    = device;
+    CLUSTER_OK(plasmon_submit(gpu->client, &call, NULL, &task));
+    return task;
+}
+
+/*
+ * Beside NCCL's own calls. A send: what it did is noted, and written beside the lane; its launch waits, and writes its word, in one call. A receive
+ * notes, waits for that, and has one call for five words. The function waits for the receive, begins, and has a word.
+ */
+TEST(half_of_a_transfer_by_a_pair_is_a_few_calls)
+{
+    static const char *const allowed[] = {"cuLaunchKernel",       "cuEventRecord",
+                                          "cuStreamWaitEvent",    "cuStreamBatchMemOp",
+                                          "cuStreamWriteValue64", NULL};
+    enum { MOVES = 40 };
+    struct plasmon_ref *moved[MOVES], *task[MOVES];
+    struct gpu gpu;
+
+    start_by(&gpu, 2, "nccl");
+    for (int i = 0; i < MOVES; i++) {
+        moved[i] = cluster_put(gpu.client, N, (float)i, 0);
+    }
+    task[0] = touch(&gpu, moved[0], 1); /* opens the pair */
+    wait_for(&gpu, task[0]);
+    CLUSTER_OK(plasmon_release(gpu.client, task[0]));
+
+    count_begin(&gpu);
+    for (int i = 1; i < MOVES; i++) {
+        task[i] = touch(&gpu, moved[i], 1);
+    }
+    for (int i = 1; i < MOVES; i++) {
+        wait_for(&gpu, task[i]);
+    }
+    ASSERT_EQ(counted(&gpu, "cuStreamBatchMemOp"), 2 * (MOVES - 1));
+    expect_only(&gpu, allowed);
+    ASSERT_TRUE(counted(&gpu, "cuStreamWriteValue64") <= 2 * (MOVES - 1));
+    ASSERT_TRUE(counted(&gpu, "cuEventRecord") <= 3 * (MOVES - 1));
+    ASSERT_TRUE(counted(&gpu, "cuStreamWaitEvent") <= 3 * (MOVES - 1));
+    for (int i = 0; i < MOVES; i++) {
+        expect_values(&gpu, moved[i], (float)i);
+        CLUSTER_OK(plasmon_release(gpu.client, moved[i]));
+    }
+    for (int i = 1; i < MOVES; i++) {
+        CLUSTER_OK(plasmon_release(gpu.client, task[i]));
+    }
     finish(&gpu);
 }
 

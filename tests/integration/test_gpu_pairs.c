@@ -6,8 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/base.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "tests/integration/cluster.h"
 
@@ -95,6 +98,67 @@ TEST(who_sends_and_receives_by_pairs_outlives_the_other_side)
 {
     ASSERT_EQ(play("worker1.1/pair.move:0=kill"), 0);
     ASSERT_EQ(play("worker1.1/pair.move:3=kill"), 0);
+}
+
+/* Until the doctor's text has, or has no more, such a line. */
+static void doctor_await(struct plasmon_client *client, const char *line, bool there)
+{
+    uint64_t until_ns = pl_now_ns() + CLUSTER_WAIT_MS * UINT64_C(1000000);
+    const char *found = there ? NULL : line;
+    char *text;
+
+    while ((found != NULL) != there) {
+        const struct timespec nap = {.tv_nsec = 50000000};
+
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        (void)nanosleep(&nap, NULL);
+        CLUSTER_OK(plasmon_doctor(client, 0, &text));
+        found = strstr(text, line) != NULL ? line : NULL;
+        if (found != NULL && there) {
+            ASSERT_CONTAINS(text, "freed when nothing is on the device");
+        }
+        free(text);
+    }
+}
+
+/* No kernel begins, so something stays on the device, and what is left of the pairs with the worker that died cannot be freed. */
+TEST(the_doctor_shows_what_is_left_of_broken_pairs)
+{
+    struct plasmon_ref *put[OBJECTS], *copied[OBJECTS];
+    struct plasmon_client *client;
+    char gate[256];
+    FILE *file;
+
+    pl_fault_arm("any", 0);
+    if (!pl_fault_point("any")) {
+        test_skip("this build has no fault points");
+    }
+    (void)pl_fault_disarm();
+    test_expect_log();
+    cluster_tag();
+    (void)snprintf(gate, sizeof(gate), "%s/gate", cluster_folder());
+    ASSERT_EQ(setenv("FAKE_CUDA_GATE", gate, 1), 0);
+    ASSERT_EQ(setenv("PLASMON_FAULT", "worker1.1/pair.move:3=kill", 1), 0);
+    client = start();
+    for (int i = 0; i < OBJECTS; i++) {
+        put[i] = cluster_put(client, COUNT, (float)i, i % 2);
+    }
+    file = fopen(gate, "w");
+    ASSERT_NOT_NULL(file);
+    ASSERT_EQ(fclose(file), 0);
+    for (int i = 0; i < OBJECTS; i++) {
+        copied[i] = cluster_copy(client, put[i], 1 - i % 2);
+    }
+    doctor_await(client, "\nLeft of broken pairs and teams", true);
+
+    ASSERT_EQ(unlink(gate), 0);
+    for (int i = 0; i < OBJECTS; i++) {
+        cluster_expect_ramp(client, copied[i], COUNT, (float)i, 1);
+    }
+    doctor_await(client, "\nLeft of broken pairs and teams", false);
+    ASSERT_EQ(restarts_of(client, 0), 0);
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
 /* What is freed at once waits for streams that wait for what the main thread enqueues behind it: that has to be found. */

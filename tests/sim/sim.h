@@ -794,6 +794,8 @@ void sim_pairs_finish(struct sim_worker *worker);
 void sim_pairs_crash(struct sim_worker *worker);
 /* A word has changed, or something else that its watcher looks at. */
 void sim_pairs_look_soon(struct sim_worker *worker);
+/* Is it one that its pairs' watcher looks at? */
+bool sim_pairs_word(const struct sim_worker *worker, const uint64_t *word);
 void sim_pairs_stage_next(struct sim_worker *worker);
 void sim_pairs_describe(const struct sim_worker *worker, struct pl_str *out);
 bool sim_meet_ready(struct sim_op *op);
@@ -843,6 +845,8 @@ void sim_streams_drop(struct sim_worker *worker,
 struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream,
                           enum sim_op_kind kind);
 void sim_op_start(struct sim_worker *worker, uint32_t stream);
+/* The next op of `stream` comes behind what is in `other` now. */
+void sim_op_join(struct sim_worker *worker, uint32_t stream, uint32_t other);
 /* The op that was added last is kept, and so are those before it that were, until another kind is added, or too many are. */
 void sim_op_keep(struct sim_worker *worker, uint32_t stream);
 void sim_stream_flush(struct sim_worker *worker, uint32_t stream);

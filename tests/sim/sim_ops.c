@@ -57,11 +57,15 @@ static plasmon_status_t join(struct sim_worker *worker, uint32_t stream, uint32_
     return PLASMON_OK;
 }
 
+void sim_op_join(struct sim_worker *worker, uint32_t stream, uint32_t other)
+{
+    (void)join(worker, stream, other, worker->streams[other].enqueued); /* it never fails */
+}
+
 static plasmon_status_t op_join(void *user, uint32_t stream, uint32_t other)
 {
-    struct sim_worker *worker = user;
-
-    return join(worker, stream, other, worker->streams[other].enqueued);
+    sim_op_join(user, stream, other);
+    return PLASMON_OK;
 }
 
 static plasmon_status_t op_mark(void *user, uint32_t stream, uint32_t slot)
@@ -556,8 +560,8 @@ void sim_op_do(struct sim_stream *stream, struct sim_op *op)
                      (unsigned long long)op->value);
         }
         *op->word = op->value;
-        if (stream->index >= STORE_STREAM_MAX) {
-            sim_pairs_look_soon(worker); /* a word of the pairs' */
+        if (stream->index >= STORE_STREAM_MAX || sim_pairs_word(worker, op->word)) {
+            sim_pairs_look_soon(worker);
             break;
         }
         if (op->word == &worker->timeline->begun[stream->index].value) {

@@ -730,7 +730,7 @@ static const struct sim_touch *touch_noted(struct sim_worker *worker, bool recei
 }
 
 static void put_operation(struct sim_worker *worker, struct sim_pair *pair,
-                          const struct worker_half *half, uint64_t number)
+                          const struct worker_half *half)
 {
     uint32_t index    = transfer_lane_of(&pair->on.key);
     uint32_t lane     = STORE_STREAM_MAX + index;
@@ -748,7 +748,30 @@ static void put_operation(struct sim_worker *worker, struct sim_pair *pair,
     PL_CHECK(half->bytes <= SIM_STAGE_BYTES_MAX);
     sim_op_touch(op, worker, half->offset);
     sim_op_start(worker, lane);
-    put_word(worker, lane, SIM_OP_SIGNAL, &worker->pairs.done[index], number);
+}
+
+/* As words_put() of transfer/pair.c: of a send beside its launch's stream, else in it. */
+static void put_done(struct sim_worker *worker, uint32_t index, uint32_t stream,
+                     uint64_t number)
+{
+    uint32_t lane = STORE_STREAM_MAX + index;
+
+    if (index == TRANSFER_LANE_SENDS) {
+        put_word(worker, lane, SIM_OP_SIGNAL, &worker->pairs.done[index], number);
+        return;
+    }
+    sim_op_join(worker, stream, lane);
+    put_word(worker, stream, SIM_OP_SIGNAL, &worker->pairs.done[index], number);
+}
+
+bool sim_pairs_word(const struct sim_worker *worker, const uint64_t *word)
+{
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
+        if (word == &worker->pairs.done[i] || word == &worker->pairs.staged[i]) {
+            return true;
+        }
+    }
+    return word == &worker->pairs.passed;
 }
 
 plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
@@ -777,13 +800,18 @@ plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
         if (half->key.team == 0) {
             touch_note(worker, receives, number, half->offset);
         }
-        put_operation(worker, pair, half, number);
+        put_operation(worker, pair, half);
+        put_done(worker, index, stream, number);
     }
     put_word(worker, stream, SIM_OP_WAIT, &pairs->over[index], number);
     if (receives) {
         put_word(worker, stream, SIM_OP_SIGNAL, &worker->timeline->stage_taken.value,
                  half->first_chunk + 1);
         put_word(worker, stream, SIM_OP_SIGNAL, &pairs->passed, number);
+    }
+    if (half->signals) {
+        put_word(worker, stream, SIM_OP_SIGNAL, &worker->timeline->stream[stream].value,
+                 half->seq);
     }
     PL_CHECK(transfer_lane_add(lane, &pair->on, &its, number, with_bytes));
     if (!with_bytes) {

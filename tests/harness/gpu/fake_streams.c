@@ -146,6 +146,26 @@ CUresult fake_cuStreamWaitValue64(CUstream stream, CUdeviceptr at, cuuint64_t va
     return fake_put(stream, &op);
 }
 
+CUresult fake_cuStreamBatchMemOp(CUstream stream, unsigned count,
+                                 CUstreamBatchMemOpParams *params, unsigned flags)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    COUNT(cuStreamBatchMemOp);
+    (void)flags;
+    for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        bool waits              = params[i].operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+        const struct fake_op op = {.kind = waits ? FAKE_WAIT : FAKE_WRITE,
+                                   .word = {.at    = waits ? params[i].waitValue.address
+                                                           : params[i].writeValue.address,
+                                            .value = waits ? params[i].waitValue.value64
+                                                           : params[i].writeValue.value64}};
+
+        result = fake_put(stream, &op);
+    }
+    return result;
+}
+
 CUresult fake_cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *user)
 {
     const struct fake_op op = {.kind = FAKE_HOST, .host = {.fn = fn, .user = user}};

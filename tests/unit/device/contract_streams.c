@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -83,6 +84,54 @@ TEST(a_wait_holds_its_stream_and_no_other)
     contract_download(&c, &got, c.memory, 1);
     ASSERT_EQ(got, 2);
     device_event_destroy(held);
+    contract_close(&c);
+}
+
+static uint64_t word_at(uint64_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+TEST(words_that_go_in_together_keep_their_order)
+{
+    const struct device_word_step steps[] = {{.word = NULL, .value = 1},
+                                             {.waits = true, .value = 7},
+                                             {.value = 2},
+                                             {.waits = true, .value = 9},
+                                             {.value = 3},
+                                             {.value = 4}};
+    struct device_word_step step[PL_COUNT(steps)];
+    uint64_t until_ns;
+    struct contract c;
+
+    contract_open(&c);
+    memcpy(step, steps, sizeof(step));
+    step[0].word = &c.words[8];
+    step[1].word = &c.words[0];
+    step[2].word = &c.words[16];
+    step[3].word = &c.words[0];
+    step[4].word = &c.words[24];
+    step[5].word = &c.words[8]; /* the first one again */
+    ASSERT_OK(device_words(c.stream, step, PL_COUNT(step)));
+    while (word_at(&c.words[8]) != 1) {
+        (void)sched_yield();
+    }
+    ASSERT_EQ(word_at(&c.words[16]), 0);
+    contract_gate_open(&c.words[0], 8); /* past the first wait, and not the second */
+    while (word_at(&c.words[16]) != 2) {
+        (void)sched_yield();
+    }
+    until_ns = pl_now_ns() + 20000000;
+    while (pl_now_ns() < until_ns) {
+        ASSERT_EQ(word_at(&c.words[24]), 0);
+    }
+    contract_gate_open(&c.words[0], 9);
+    ASSERT_OK(device_stream_sync(c.stream, NULL));
+    ASSERT_EQ(word_at(&c.words[24]), 3);
+    ASSERT_EQ(word_at(&c.words[8]), 4);
+    ASSERT_OK(device_words(c.stream, step, 1)); /* one alone */
+    ASSERT_OK(device_stream_sync(c.stream, NULL));
+    ASSERT_EQ(word_at(&c.words[8]), 1);
     contract_close(&c);
 }
 

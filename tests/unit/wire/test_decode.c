@@ -219,6 +219,35 @@ TEST(more_of_a_node_than_there_is_is_refused)
     wire_arena_finish(&arena);
 }
 
+TEST(more_of_what_is_left_than_there_is_cannot_be_freed)
+{
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT, *got;
+    Plasmon__V1__Header header     = PLASMON__V1__HEADER__INIT;
+    Plasmon__V1__WorkerStats stats = PLASMON__V1__WORKER_STATS__INIT;
+    Plasmon__V1__CommsLeft left    = PLASMON__V1__COMMS_LEFT__INIT;
+    struct wire_arena arena;
+    struct pl_err err;
+    uint8_t *bytes;
+    size_t length;
+
+    ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
+    header.protocol    = WIRE_PROTOCOL;
+    header.seq         = 1;
+    frame.header       = &header;
+    frame.stats        = &stats;
+    stats.left         = &left;
+    left.communicators = 2;
+    for (left.freeing = 2; left.freeing <= 3; left.freeing++) {
+        ASSERT_OK(wire_encode(&frame.base, create, &bytes, &length));
+        ASSERT_STATUS(wire_decode_worker_frame(&arena, bytes, length, &got, &err),
+                      left.freeing == 2 ? PLASMON_OK : PLASMON_EMALFORMED);
+        pl_free(bytes);
+        wire_arena_reset(&arena);
+    }
+    ASSERT_CONTAINS(err.text, "3 of 2 communicators");
+    wire_arena_finish(&arena);
+}
+
 /* The target is 2 M small tasks a second in a release build; here a floor that even a loaded machine must pass. */
 TEST(small_tasks_decode_at_a_good_rate)
 {

@@ -572,6 +572,9 @@ static plasmon_status_t op_pair_move(void *user, uint32_t stream,
     struct fake *fake = user;
 
     CALL("move", ":%u:%u+%llu", stream, half->key.peer, (unsigned long long)half->bytes);
+    if (half->signals) {
+        CALL("word", ":%u:%llu", stream, (unsigned long long)half->seq);
+    }
     return PLASMON_OK;
 }
 

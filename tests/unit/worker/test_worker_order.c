@@ -680,7 +680,7 @@ TEST(a_word_is_written_before_half_of_a_transfer_by_a_pair_is_enqueued)
     command.n_launches     = 2;
     ASSERT_OK(worker_core_command(fake->core, &command, NULL));
     worker_core_advance(fake->core);
-    ASSERT_STR(fake_calls(fake), "run:1:fill signal:1:3 move:6:2+16 signal:6:4");
+    ASSERT_STR(fake_calls(fake), "run:1:fill signal:1:3 move:6:2+16 word:6:4");
     fake_destroy(fake);
 }
 
