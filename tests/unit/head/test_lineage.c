@@ -532,6 +532,56 @@ TEST(a_put_that_somebody_else_is_to_overwrite_too_is_lost)
     finish(core);
 }
 
+/* Calls of the other hosts read a put; that of "b" is not over when its client updates the put in place where it lies. */
+static struct head_core *put_is_read_elsewhere(uint64_t *out_session, uint32_t hosts)
+{
+    struct head_core *core = cluster(PLENTY, out_session);
+
+    if (hosts > 2) {
+        ASSERT_EQ(join(core, "c", 0), 2);
+    }
+    put(core, *out_session, 1, false);
+    done(core, 0, 1);
+    for (uint32_t i = 1; i < hosts; i++) {
+        derive(core, *out_session, 1 + i, 1, i, 10 + i);
+    }
+    if (hosts > 2) {
+        done(core, 2, ((struct head_device *)head_device_at(core, 2))->seq_last);
+        done(core, 0, ((struct head_device *)head_device_at(core, 0))->seq_last);
+    }
+    derive(core, *out_session, 1, 0, 0, 20);
+    return core;
+}
+
+TEST(a_put_that_a_call_elsewhere_reads_is_there_until_that_is_over)
+{
+    uint64_t session;
+    struct head_core *core = put_is_read_elsewhere(&session, 2);
+
+    lose(core, "b");
+    ASSERT_EQ(told.failed, 0);
+    ASSERT_EQ(figures(core).rebuilt_tasks, 1);
+    all_done(core);
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+/* Where there is one more copy it may be overwritten; then that is no replica, and is not dropped for want of memory. */
+TEST(a_put_that_is_overwritten_because_of_another_copy_stays_there)
+{
+    uint64_t session;
+    struct head_core *core     = put_is_read_elsewhere(&session, 3);
+    struct head_device *device = head_device_at(core, 2);
+
+    make(core, session, 9, 2);
+    starves(core, 2, device->seq_last);
+    lose(core, "b");
+    ASSERT_EQ(told.failed, 0);
+    all_done(core);
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
 /* A task that is not over made what the next one was to overwrite in place, which is lost: its call is run a second time beside it. */
 static struct head_core *runs_beside(uint64_t *out_session)
 {
@@ -611,6 +661,24 @@ TEST(what_was_put_is_kept_before_the_first_task_overwrites_it)
     ASSERT_EQ(figures(core).shadows, 1);
     lose(core, "a");
     ASSERT_EQ(figures(core).rebuilt_tasks, 5);
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+TEST(while_a_version_is_being_copied_the_one_before_it_stays)
+{
+    uint64_t session;
+    struct head_core *core = shadowed(48, &session);
+
+    put(core, session, 1, false);
+    for (uint64_t i = 0; i < 4; i++) {
+        all_done(core);
+        derive(core, session, 1, 0, 0, 10 + i);
+    }
+    ASSERT_EQ(figures(core).shadows, 2); /* the second one is on its way */
+    lose(core, "a");
+    ASSERT_EQ(figures(core).rebuilt_tasks, 4);
+    all_done(core);
     ASSERT_EQ(told.failed, 0);
     finish(core);
 }
