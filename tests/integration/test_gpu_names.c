@@ -57,8 +57,8 @@ static void expect_devices(struct plasmon_client *client, uint32_t wanted,
     }
 }
 
-/* What lies on one device, read on another, and its bytes; the route that it went by is in the status. (Kernels of this driver do nothing.) */
-static void move(struct plasmon_client *client, const char *route)
+/* What lies on one device, read on another, and its bytes; the route that it went by is in the status, with all copies so far. (Kernels of this driver do nothing.) */
+static void move(struct plasmon_client *client, const char *route, unsigned copies)
 {
     struct plasmon_ref *here = cluster_put(client, 1 << 20, 5, 0);
     struct plasmon_ref *read = cluster_copy(client, here, 1);
@@ -68,7 +68,7 @@ static void move(struct plasmon_client *client, const char *route)
     CLUSTER_OK(plasmon_wait(client, &read, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
     cluster_expect_ramp(client, here, 1 << 20, 5, 1);
     CLUSTER_OK(plasmon_status_json(client, &text));
-    (void)snprintf(wanted, sizeof(wanted), "\"route\":\"%s\",\"copies\":1", route);
+    (void)snprintf(wanted, sizeof(wanted), "\"route\":\"%s\",\"copies\":%u", route, copies);
     for (char *from = text, *to = text; (*to = *from) != '\0';
          from++) { /* without spaces and new lines */
         to += *from != ' ' && *from != '\n';
@@ -98,7 +98,7 @@ TEST(gpus_are_taken_by_number_and_by_name)
     machine("2,GPU-" GPU_NAME("40"), "", false);
     client = start("auto");
     expect_devices(client, 2, (const char *const[]){"fake 2", "fake 0"});
-    move(client, "peer");
+    move(client, "peer", 1);
     finish(client);
 }
 
@@ -128,9 +128,9 @@ TEST(mig_devices_have_a_worker_each)
     client = start("auto");
     expect_devices(client, 2,
                    (const char *const[]){"fake 2 MIG 1g.10gb", "fake 0 MIG 1g.10gb"});
-    move(client, "host");
+    move(client, "host", 1);
     cluster_kill(cluster_find("plasmon-worker", 1));
-    move(client, "host");
+    move(client, "host", 2); /* with that of the dead one */
     finish(client);
 }
 
@@ -151,7 +151,7 @@ TEST(a_gpu_that_nobody_may_use_is_left_out)
     machine(NULL, "020", false);
     client = start("auto");
     expect_devices(client, 2, (const char *const[]){"fake 0", "fake 2"});
-    move(client, "peer");
+    move(client, "peer", 1);
     finish(client);
 }
 
@@ -164,7 +164,7 @@ TEST(gpus_for_one_process_each_have_their_worker_also_the_next_one)
     client = start("2");
     expect_devices(client, 2, (const char *const[]){"fake 0", "fake 1"});
     cluster_kill(cluster_find("plasmon-worker", 0));
-    move(client, "peer");
+    move(client, "peer", 1);
     finish(client);
 }
 
@@ -245,7 +245,7 @@ TEST(doctor_says_which_worker_and_which_pinned_memory_is_far_from_its_gpu)
     options.transfer = "host"; /* memory is pinned for that */
     CLUSTER_OK(plasmon_init(&options, &client));
     cluster_watch(client);
-    move(client, "host");
+    move(client, "host", 1);
     CLUSTER_OK(plasmon_doctor(client, 0, &said));
     ASSERT_CONTAINS(said, "  0: at node 0; ");
     ASSERT_CONTAINS(said, " processors of its worker are there");
