@@ -24,6 +24,7 @@ enum graphs_chain_figure {
     GRAPHS_CHAIN_GRAPH_EARLY, /* by hand: the same, each link begins early */
     GRAPHS_CHAIN_PUSH,        /* by hand, two GPUs: copied by the one that has it */
     GRAPHS_CHAIN_PULL,        /* by hand, two GPUs: copied by the one that wants it */
+    GRAPHS_CHAIN_PULL_KERNEL, /* by hand, two GPUs: the same, by a kernel */
     GRAPHS_CHAIN_PLAIN,       /* Plasmon */
     GRAPHS_CHAIN_REPLAY,      /* Plasmon, recorded graphs of 100 */
     GRAPHS_CHAIN_EDGE,        /* Plasmon, two devices */

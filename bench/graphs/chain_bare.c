@@ -23,7 +23,7 @@ static const char early_begin[] =
 struct side {
     CUcontext context;
     CUmodule module;
-    CUfunction function;
+    CUfunction function, pull;
     CUstream stream;
     CUdeviceptr x;
     CUevent event;
@@ -36,6 +36,7 @@ struct bare {
     CUfunction early; /* NULL: no device of these can */
     int64_t cycles;
     float links; /* that x counted so far */
+    bool peers;  /* kernels of one may read the other's memory */
 };
 
 static plasmon_status_t fail(plasmon_status_t status, const char *what, struct pl_err *err)
@@ -62,6 +63,9 @@ static plasmon_status_t open_side(struct side *side, int index, const void *imag
         status = CU(cuModuleGetFunction(&side->function, side->module, "chain_link"));
     }
     if (status == PLASMON_OK) {
+        status = CU(cuModuleGetFunction(&side->pull, side->module, "chain_pull"));
+    }
+    if (status == PLASMON_OK) {
         status = CU(cuStreamCreateWithPriority(&side->stream, CU_STREAM_NON_BLOCKING, 0));
     }
     if (status == PLASMON_OK) {
@@ -81,10 +85,12 @@ static plasmon_status_t open_peers(struct bare *bare)
 {
     plasmon_status_t status = PLASMON_OK;
 
+    bare->peers = true;
     for (int i = 0; i < 2 && status == PLASMON_OK; i++) {
         int possible = 0;
 
         status = CU(cuDeviceCanAccessPeer(&possible, i, 1 - i));
+        bare->peers &= possible != 0;
         if (status == PLASMON_OK && possible) {
             status = CU(cuCtxSetCurrent(bare->side[i].context));
             if (status == PLASMON_OK) {
@@ -251,12 +257,22 @@ static plasmon_status_t copy(struct side *to, struct side *from, CUstream stream
                                 GRAPHS_CHAIN_ELEMENTS * sizeof(float), stream));
 }
 
+static plasmon_status_t pull(struct side *to, struct side *from)
+{
+    int64_t n      = GRAPHS_CHAIN_ELEMENTS;
+    void *params[] = {&to->x, &from->x, &n};
+
+    return CU(cuLaunchKernel(to->pull, 1, 1, 1, 256, 1, 1, 0, to->stream, params, NULL));
+}
+
+enum way { PUSH, PULL, PULL_KERNEL };
+
 /* The other side's kernel has run; its 4 KiB come here, and the next kernel with them. */
-static plasmon_status_t hop(struct side *from, struct side *to, bool push)
+static plasmon_status_t hop(struct side *from, struct side *to, enum way way)
 {
     plasmon_status_t status = PLASMON_OK;
 
-    if (push) {
+    if (way == PUSH) {
         status = CU(cuCtxSetCurrent(from->context));
         if (status == PLASMON_OK) {
             status = copy(to, from, from->stream);
@@ -271,17 +287,20 @@ static plasmon_status_t hop(struct side *from, struct side *to, bool push)
     if (status == PLASMON_OK) {
         status = CU(cuStreamWaitEvent(to->stream, from->event, 0));
     }
-    return status == PLASMON_OK && !push ? copy(to, from, to->stream) : status;
+    if (status != PLASMON_OK || way == PUSH) {
+        return status;
+    }
+    return way == PULL ? copy(to, from, to->stream) : pull(to, from);
 }
 
-static plasmon_status_t run_hops(struct bare *bare, bool push)
+static plasmon_status_t run_hops(struct bare *bare, enum way way)
 {
     plasmon_status_t status = PLASMON_OK;
 
     for (uint32_t i = 0; i < bare->config->hops && status == PLASMON_OK; i++) {
         struct side *from = &bare->side[i % 2], *to = &bare->side[1 - i % 2];
 
-        status = hop(from, to, push);
+        status = hop(from, to, way);
         if (status == PLASMON_OK) {
             status = launch(bare, to);
         }
@@ -292,12 +311,17 @@ static plasmon_status_t run_hops(struct bare *bare, bool push)
 
 static plasmon_status_t run_push(struct bare *bare)
 {
-    return run_hops(bare, true);
+    return run_hops(bare, PUSH);
 }
 
 static plasmon_status_t run_pull(struct bare *bare)
 {
-    return run_hops(bare, false);
+    return run_hops(bare, PULL);
+}
+
+static plasmon_status_t run_pull_kernel(struct bare *bare)
+{
+    return run_hops(bare, PULL_KERNEL);
 }
 
 /* ------------------------------------------------------------------------------------------------ right before fast */
@@ -397,6 +421,10 @@ static plasmon_status_t run_cuda(const struct graphs_chain *config, double *resu
     }
     if (status == PLASMON_OK && config->devices > 1) {
         status = measure(&bare, run_pull, config->hops, &result[GRAPHS_CHAIN_PULL], err);
+    }
+    if (status == PLASMON_OK && config->devices > 1 && bare.peers) {
+        status = measure(&bare, run_pull_kernel, config->hops,
+                         &result[GRAPHS_CHAIN_PULL_KERNEL], err);
     }
     return status;
 }

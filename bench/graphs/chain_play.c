@@ -264,6 +264,8 @@ static const struct {
      NULL, 0, false},
     {"edge.pull", "the same, copied by the receiver", GRAPHS_CHAIN_PULL, -1, 0, NULL, 0,
      false},
+    {"edge.kernel", "the same, by a kernel of the receiver", GRAPHS_CHAIN_PULL_KERNEL, -1,
+     0, NULL, 0, false},
     {"edge.plain", "4 KiB between two devices, all enqueued ahead", GRAPHS_CHAIN_EDGE,
      GRAPHS_CHAIN_PULL, 0, "one process, events", 0, false},
     {"edge.more", "4 KiB between two devices, beyond one process with events",
