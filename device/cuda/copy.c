@@ -6,7 +6,7 @@
  *   kernel   anything else, rows so short that an engine, which moves them one by one, would crawl, and little
  *
  * Engines are preferred because they use no multiprocessor and are faster over NVLink (256-byte packets against 128). But between two kernels they cost more than the bytes: two GPUs that
- * hand 4 KiB to each other take 20.3 us a time with an engine between their kernels, 8.7 with a kernel (H200s; docs/measurements.md). So what is small goes by a kernel; it may have to wait for a
+ * hand 4 KiB to each other take 20.3 us a time with an engine between their kernels, 8.7 with a kernel, 256 KiB 22.7 and 10.2 (H200s; docs/measurements.md). So what is small goes by a kernel; it may have to wait for a
  * block of another one to end where an engine would not, which is why it is only that. ROW_MIN is a guess: 128 bytes is a warp's smallest full access. bench/ should settle it.
  */
 #include "device/cuda/cuda_int.h"
@@ -22,7 +22,7 @@
 #define ROW_MIN   128u
 #define ROWS_SHORT_MAX \
     64u /* so many short rows an engine still takes: a launch is no cheaper */
-#define LITTLE_BYTES     (64u << 10)
+#define LITTLE_BYTES     (256u << 10)
 #define KERNEL_BLOCK     256u
 #define KERNEL_BLOCKS_SM 16u
 
