@@ -64,13 +64,16 @@ plasmon_status_t code_build_cuda(struct kernel_code *code,
  * code_early.c: kernels that may begin while the one before them still runs. Any thread.
  *
  * code_early_options() says whether text that is compiled with these options may be made one; code_early_ptx() edits PTX (NULL: it is left as it is, or there is no
- * memory; the caller frees it); code_early_image() makes machine code for compute capability `arch` (90) of it (false: it is left as it is, and nothing was made; the
- * caller frees the image). Before that code_early_ready() must have found the library, in `root` (NULL: none) or elsewhere, and says its version.
+ * memory; the caller frees it); code_early_image() makes machine code for compute capability `arch` (90) of it, in place of `given` (false: it is left as it is, and nothing
+ * was made; the caller frees the image). Before that code_early_ready() must have found the library, in `root` (NULL: none) or elsewhere, and says its version.
  */
 bool code_early_options(const char *options);
 char *code_early_ptx(const char *ptx);
 bool code_early_ready(const char *root, unsigned *out_major, unsigned *out_minor);
-bool code_early_image(const char *ptx, unsigned arch, void **out_image, size_t *out_bytes);
+bool code_early_image(const char *ptx, unsigned arch, const void *given, size_t given_bytes,
+                      void **out_image, size_t *out_bytes);
+/* The functions that machine code consists of: kernels, and what they call. 0: it is none. */
+uint32_t code_early_functions(const void *image, size_t bytes);
 /* code_library.c */
 plasmon_status_t code_build_library(struct kernel_code *code,
                                     const struct kernel_definition *definition,

@@ -214,7 +214,7 @@ static void cache_key(const struct kernel_definition *definition,
     pl_sha256_add_field(&sha, &nvrtc.major, sizeof(nvrtc.major));
     pl_sha256_add_field(&sha, &nvrtc.minor, sizeof(nvrtc.minor));
     if (target->early) {
-        pl_sha256_add_field(&sha, "early 2", 7); /* of this way to edit */
+        pl_sha256_add_field(&sha, "early 3", 7); /* of this way to edit */
         pl_sha256_add_field(&sha, &target->linker_major, sizeof(target->linker_major));
         pl_sha256_add_field(&sha, &target->linker_minor, sizeof(target->linker_minor));
     }
@@ -293,7 +293,8 @@ static void image_make_early(nvrtc_program_t program, const struct target *targe
     }
     ptx = pl_alloc(bytes + 1);
     if (ptx != NULL && nvrtc.ptx(program, ptx) == 0 &&
-        code_early_image(ptx, target->arch, &image, &bytes)) {
+        code_early_image(ptx, target->arch, code->image, code->image_bytes, &image,
+                         &bytes)) {
         pl_free(code->image);
         code->image       = image;
         code->image_bytes = bytes;

@@ -417,8 +417,14 @@ TEST(text_is_made_to_begin_early_where_the_device_can)
     static const char says_it[] =
         "__global__ void saxpy(float *y, const float *x, float a, long long n)\n"
         "{ asm volatile(\"griddepcontrol.wait;\"); y[0] = x[n] * a; }\n";
+    static const char simple[] =
+        "__global__ void saxpy(float *y, const float *x, float a, long long n)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] += a * x[i]; }\n";
+    static const char divides[] =
+        "__global__ void saxpy(float *y, const float *x, float a, long long n)\n"
+        "{ y[0] = (float)((double)x[n] / (double)a); }\n";
     struct device_info info  = hopper;
-    struct kernel_code *code = compiled_on(&info, &open_policy, saxpy, "");
+    struct kernel_code *code = compiled_on(&info, &open_policy, simple, "");
     unsigned major, minor;
 
     ASSERT_TRUE(!marked(code));
@@ -427,7 +433,7 @@ TEST(text_is_made_to_begin_early_where_the_device_can)
     if (!code_early_ready(NULL, &major, &minor)) {
         test_skip("no nvJitLink");
     }
-    code = compiled_on(&info, &open_policy, saxpy, "");
+    code = compiled_on(&info, &open_policy, simple, "");
     ASSERT_TRUE(marked(code));
     ASSERT_STR(code->symbol, "_Z5saxpyPfPKffx");
     ASSERT_EQ(memcmp(code->image,
@@ -436,11 +442,18 @@ TEST(text_is_made_to_begin_early_where_the_device_can)
                      4),
               0);
     kernel_code_destroy(code);
-    code = compiled_on(&info, &open_policy, saxpy, "-maxrregcount=32");
+    code = compiled_on(&info, &open_policy, simple, "-maxrregcount=32");
     ASSERT_TRUE(!marked(code));
     kernel_code_destroy(code);
     code = compiled_on(&info, &open_policy, says_it, "");
     ASSERT_TRUE(!marked(code));
+    kernel_code_destroy(code);
+    code = compiled_on(&info, &open_policy, divides, ""); /* by a function, if made so */
+    ASSERT_TRUE(!marked(code));
+    ASSERT_EQ(code_early_functions(code->image, code->image_bytes), 1);
+    for (size_t bytes = 0; bytes < code->image_bytes; bytes += 7) {
+        ASSERT_TRUE(code_early_functions(code->image, bytes) <= 1);
+    }
     kernel_code_destroy(code);
 }
 
