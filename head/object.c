@@ -20,6 +20,7 @@
  */
 #include "head/core_int.h"
 
+#include "base/fault.h"
 #include "base/pool.h"
 
 #include <stdarg.h>
@@ -423,6 +424,9 @@ static bool minds(const struct head_array *array, const struct head_tile *tile,
     }
     if (array->root == NULL && !array->apart) {
         return true;
+    }
+    if (array->root != NULL && pl_bug("head.roots_donated")) {
+        return false;
     }
     return buffer->device != array->root &&
            !head_tile_covered_by(tile, is_beyond, &beyond, box);

@@ -18,7 +18,7 @@
  *
  * What was made of a root, and is lost when the call is over and the root is not shown any more, stays lost. Shadows (shadow.c) are for that.
  *
- * Seeded bug: head.roots_let_go (nothing is held).
+ * Seeded bugs: head.roots_let_go (nothing is held), head.roots_donated (it is written over on any device; object.c).
  */
 #include "base/fault.h"
 #include "head/core_int.h"

@@ -1,6 +1,7 @@
 /* What a host took with it is made again, as far as the head knows how; and what that knowledge may cost. */
 #include <string.h>
 
+#include "base/fault.h"
 #include "head/checkpoint.h"
 #include "head/core_int.h"
 #include "tests/harness/test.h"
@@ -1030,6 +1031,74 @@ TEST(what_is_lost_again_and_again_is_given_up)
     ASSERT_EQ(told.failed, 1);
     ASSERT_STATUS(told.status, PLASMON_EWORKER);
     ASSERT_EQ(figures(core).rebuilt_tasks, 16);
+    finish(core);
+}
+
+static uint32_t buffers_on(struct head_core *core, uint32_t device)
+{
+    uint32_t count = 0;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &head_device_at(core, device)->buffers) {
+        count++;
+    }
+    return count;
+}
+
+/* What was put on "a" is read on "b" and, before that is done, updated on "a", where it may be overwritten. Then "b" dies. */
+static struct head_core *read_elsewhere_and_updated(uint64_t *out_session)
+{
+    struct head_core *core = shadowed(0, out_session);
+
+    put(core, *out_session, 1, false);
+    all_done(core);
+    derive(core, *out_session, 2, 1, 1, 50);
+    derive(core, *out_session, 1, 0, 0, 51);
+    lose(core, "b");
+    return core;
+}
+
+TEST(a_put_that_another_device_still_reads_is_not_written_over)
+{
+    uint64_t session;
+    struct head_core *core = read_elsewhere_and_updated(&session);
+
+    ASSERT_EQ(told.failed, 0);
+    ASSERT_EQ(figures(core).rebuilt_tasks, 1);
+    all_done(core);
+    ASSERT_EQ(core->tasks_done, 3);
+    ASSERT_EQ(told.failed, 0);
+    finish(core);
+#ifdef PL_FAULTS
+    pl_bug_arm("head.roots_donated");
+    core = read_elsewhere_and_updated(&session);
+    ASSERT_EQ(told.failed, 1);
+    pl_bug_arm(NULL);
+    finish(core);
+#endif
+}
+
+/* When nobody reads it any more, or who does is on the same device, it is updated in place, as its client has allowed. */
+TEST(a_put_that_nobody_reads_elsewhere_is_written_over)
+{
+    uint64_t session;
+    struct head_core *core = shadowed(0, &session);
+    uint32_t before;
+
+    put(core, session, 1, false);
+    all_done(core);
+    derive(core, session, 2, 1, 1, 50);
+    all_done(core);
+    all_done(core);
+    before = buffers_on(core, 0);
+    derive(core, session, 1, 0, 0, 51);
+    ASSERT_EQ(buffers_on(core, 0), before);
+    derive(core, session, 3, 1, 0, 52);
+    before = buffers_on(core, 0);
+    derive(core, session, 1, 0, 0, 53);
+    ASSERT_EQ(buffers_on(core, 0), before);
+    all_done(core);
+    ASSERT_EQ(told.failed, 0);
     finish(core);
 }
 
