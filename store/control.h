@@ -41,7 +41,8 @@
  * index in table->chunks. CHUNK carries the same fields, host_device says whose.
  *
  * LANES (store/lane.h). GET_LANE names a host_device; the answer is LANE with bytes, the slab's descriptor and the doorbell
- * of the device's worker, which got the slab before, in a LANE of its own. A restarted worker gets all of them before DONE.
+ * of the device's worker, which got the slab before, in a LANE of its own. A restarted worker gets all of them before DONE. The other workers get it, too, host_device
+ * says whose, and keep the descriptor: a store and that worker may die at the same time, and the client goes on with the lane that it has.
  * ERROR EAGAIN: the device's lanes are all in use; ask again later.
  *
  * HOST BUFFERS (store/host_buffer.h). GET_HOST_BUFFER names `bytes`, and in chunk_id a number of the client's own for the question.

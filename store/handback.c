@@ -214,8 +214,10 @@ static plasmon_status_t build_item(struct store_host *host,
                                     what->host_device, pl_status_text(status));
         }
     } else if (what->part == STORE_KEPT_LANE) {
-        status = store_lanes_keep(host, what->host_device, fd);
-        fd     = -1;
+        if (!store_lanes_have(host, what->host_device, fd)) {
+            status = store_lanes_keep(host, what->host_device, fd);
+            fd     = -1;
+        }
     } else if (what->part == STORE_KEPT_BUFFER) {
         status = store_host_buffers_keep(host, item->from, what->offset, what->bytes,
                                          what->reader, fd);

@@ -1,5 +1,7 @@
 #include "store/lanes.h"
 
+#include <sys/stat.h>
+
 #include "base/fd.h"
 
 static void lane_give(struct store_host_lane *lane, uint32_t reader)
@@ -54,6 +56,20 @@ static plasmon_status_t lane_make(struct store_host_device *device)
     lane->shared->magic = STORE_LANE_MAGIC;
     device->lane_count++;
     return PLASMON_OK;
+}
+
+bool store_lanes_have(const struct store_host *host, uint32_t device, int fd)
+{
+    const struct store_host_device *owner = &host->devices[device];
+    struct stat given, there;
+
+    for (uint32_t i = 0; i < owner->lane_count; i++) {
+        if (fstat(fd, &given) == 0 && fstat(owner->lanes[i].fd, &there) == 0 &&
+            given.st_dev == there.st_dev && given.st_ino == there.st_ino) {
+            return true;
+        }
+    }
+    return false;
 }
 
 plasmon_status_t store_lanes_keep(struct store_host *host, uint32_t device, int fd)

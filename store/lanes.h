@@ -17,6 +17,8 @@
 plasmon_status_t store_lanes_take(struct store_host *host, uint32_t device, uint32_t reader,
                                   struct store_host_lane **out_lane,
                                   bool *out_new) PL_MUST_CHECK;
+/* Is this descriptor of one of the device's? */
+bool store_lanes_have(const struct store_host *host, uint32_t device, int fd);
 /* One that another store made. Takes fd. Whose it is, it says itself. */
 plasmon_status_t store_lanes_keep(struct store_host *host, uint32_t device,
                                   int fd) PL_MUST_CHECK;

@@ -169,13 +169,18 @@ plasmon_status_t store_setup_lane(const struct store_host *host, uint32_t device
     return store_link_send(link, &message, fds, message.count);
 }
 
-static plasmon_status_t setup_lanes(const struct setup *setup, uint32_t device)
+/* Those of other devices, too: to be handed back, when this store dies and their workers do. */
+static plasmon_status_t setup_lanes(const struct setup *setup)
 {
-    const struct store_host_device *own = &setup->host->devices[device];
-    plasmon_status_t status             = PLASMON_OK;
+    plasmon_status_t status = PLASMON_OK;
 
-    for (uint32_t i = 0; i < own->lane_count && status == PLASMON_OK; i++) {
-        status = store_setup_lane(setup->host, device, &own->lanes[i], false, setup->link);
+    for (uint32_t d = 0; d < setup->host->device_count; d++) {
+        const struct store_host_device *device = &setup->host->devices[d];
+
+        for (uint32_t i = 0; i < device->lane_count && status == PLASMON_OK; i++) {
+            status =
+                store_setup_lane(setup->host, d, &device->lanes[i], false, setup->link);
+        }
     }
     return status;
 }
@@ -271,7 +276,7 @@ plasmon_status_t store_setup_worker(const struct store_host *host, uint32_t devi
         status = setup_chunks(&setup, device);
     }
     if (status == PLASMON_OK) {
-        status = setup_lanes(&setup, device);
+        status = setup_lanes(&setup);
     }
     if (status == PLASMON_OK) {
         status = setup_host_buffers(&setup);

@@ -684,12 +684,14 @@ void workers_tell_reader(struct store_daemon *daemon, uint32_t reader, bool came
 void workers_tell_lane(struct store_daemon *daemon, uint32_t host_device,
                        const struct store_host_lane *lane)
 {
-    struct store_worker *worker = &daemon->workers[host_device];
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        struct store_worker *worker = &daemon->workers[i];
 
-    if (worker->link.fd >= 0) { /* otherwise it is told at its next start */
-        workers_sent(
-            daemon, worker,
-            store_setup_lane(&daemon->host, host_device, lane, false, &worker->link));
+        if (worker->link.fd >= 0) { /* otherwise it is told at its next start */
+            workers_sent(
+                daemon, worker,
+                store_setup_lane(&daemon->host, host_device, lane, false, &worker->link));
+        }
     }
 }
 

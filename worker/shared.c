@@ -227,6 +227,9 @@ static plasmon_status_t message_take(struct worker_shared *shared,
         if (fd_count != 1 || message->bytes != STORE_LANE_BYTES) {
             return PLASMON_EMALFORMED;
         }
+        if (message->host_device != shared->host_device) {
+            return PLASMON_OK; /* to be kept for the next store (handback.c), no more */
+        }
         lane = pl_vec_push(&shared->lanes);
         if (lane == NULL) {
             return PLASMON_ENOMEM;

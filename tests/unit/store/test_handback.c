@@ -116,10 +116,8 @@ static void hand_back(uint32_t from, int but)
         }
     }
     ASSERT_OK(kept(from, STORE_KEPT_PINS, 0, DEVICES, 0, 0, old.readers[DEVICES].fd_ro));
-    if (from == 1) {
-        ASSERT_OK(kept(1, STORE_KEPT_LANE, 1, 0, 0, STORE_LANE_BYTES,
-                       old.devices[1].lanes[0].fd));
-    }
+    ASSERT_OK(
+        kept(from, STORE_KEPT_LANE, 1, 0, 0, STORE_LANE_BYTES, old.devices[1].lanes[0].fd));
     ASSERT_OK(kept(from, STORE_KEPT_BUFFER, 0, DEVICES, store_host_buffers_at(&old, 0)->id,
                    8192, store_host_buffers_at(&old, 0)->fd));
     ASSERT_OK(kept(from, STORE_KEPT_SPILL, 0, 0, 0, 0, old.devices[0].doorbell_fd));
@@ -191,6 +189,21 @@ TEST(one_worker_has_enough)
     ASSERT_OK(store_handback_build(&handback, &new, &err));
     expect_same();
     ASSERT_EQ(store_host_buffers_at(&new, 0)->holders, 2);
+    finish();
+}
+
+/* Its client waits in it for what it has asked. */
+TEST(a_lane_to_a_device_whose_worker_has_died_is_kept_by_the_others)
+{
+    struct pl_err err;
+
+    old_host();
+    hand_back(0, -1);
+    ASSERT_OK(store_handback_build(&handback, &new, &err));
+    ASSERT_EQ(new.devices[1].lane_count, 1);
+    ASSERT_EQ(new.devices[1].lanes[0].reader, DEVICES);
+    old.devices[1].lanes[0].shared->slot[3].asked = 9;
+    ASSERT_EQ(new.devices[1].lanes[0].shared->slot[3].asked, 9);
     finish();
 }
 
