@@ -164,6 +164,7 @@ struct serve {
     uint64_t stats_request;
     uint64_t rates_asked_ms;
     uint64_t rates_order; /* the last launch's number then */
+    bool rates_busy;      /* and launches that were not done */
 };
 
 /* Listens; nobody is served before serve_begin() and the loop's run. */

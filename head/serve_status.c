@@ -235,14 +235,17 @@ void serve_holders_again(struct serve *serve)
 
 /* ------------------------------------------------------------------------------------------------ ticks */
 
-/* While something is going on: what transfers did, for who chooses routes and places (rates.h). Nobody waits for the answers. */
+/* While something is going on, and once afterwards: what transfers did, for who chooses routes and places (rates.h). Nobody waits for the answers. */
 static void rates_ask(struct serve *serve, uint64_t now_ms)
 {
     uint64_t order = head_core_order(serve->core);
+    bool busy      = !head_core_idle(serve->core);
 
-    if (now_ms - serve->rates_asked_ms >= SERVE_RATES_MS && order != serve->rates_order) {
+    if (now_ms - serve->rates_asked_ms >= SERVE_RATES_MS &&
+        (busy || serve->rates_busy || order != serve->rates_order)) {
         serve->rates_asked_ms = now_ms;
         serve->rates_order    = order;
+        serve->rates_busy     = busy;
         (void)stats_ask(serve, ++serve->stats_request);
     }
 }

@@ -83,9 +83,9 @@ static bool in_closed(struct bulk_in *in)
 }
 
 /* Now and then: we got on, though no chunk is over. */
-static plasmon_status_t say_alive(struct bulk_in *in)
+static plasmon_status_t say(struct bulk_in *in, uint64_t what)
 {
-    struct bulk_answer answer = {.chunk = BULK_ALIVE};
+    struct bulk_answer answer = {.chunk = what};
     uint64_t now_ns           = pl_now_ns();
 
     if (now_ns - in->spoken_ns < BULK_ALIVE_NS) {
@@ -106,7 +106,7 @@ static plasmon_status_t slot_wait(struct bulk_in *in, uint64_t chunk)
             return PLASMON_ECLOSED;
         }
         bulk_pause(&looks);
-        status = say_alive(in);
+        status = say(in, BULK_WAITING);
     }
     return status;
 }
@@ -152,7 +152,7 @@ static plasmon_status_t read_chunk(struct bulk_in *in, uint8_t *to, uint32_t byt
             status = pl_now_ns() - moved_ns < patience_ns ? PLASMON_OK : PLASMON_ETIMEDOUT;
         }
         if (status == PLASMON_OK && some > 0) {
-            status = say_alive(in);
+            status = say(in, BULK_ALIVE);
         }
         if (done > bytes / 2 && pl_fault_point("transfer.bulk_in_half")) {
             status = PLASMON_ECONNECT;
@@ -179,7 +179,7 @@ static plasmon_status_t place_wait(struct bulk_in *in, const struct bulk_frame *
             return PLASMON_ECLOSED;
         }
         bulk_pause(&looks);
-        status = say_alive(in);
+        status = say(in, BULK_WAITING);
         if (status != PLASMON_OK) {
             return status;
         }

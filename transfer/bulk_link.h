@@ -29,10 +29,10 @@
 #define TRANSFER_BULK_ADDRESS_BYTES 64u
 
 #define BULK_MAGIC   0x6b6c626d736c7031ull /* "1plsmblk" */
-#define BULK_VERSION 3u
+#define BULK_VERSION 4u
 /*
  * A transfer is stuck when nothing is heard of it for GRACE and four times what the bytes that are owed should take, by what the connection
- * was measured to do. Whoever receives says every ALIVE that it gets on (bytes come, or its device has not made room yet), so slow is not stuck.
+ * was measured to do. Whoever receives says every ALIVE that it gets on: that bytes come, or that its device has not made room yet; so slow is not stuck.
  */
 #define BULK_GRACE_NS UINT64_C(1000000000)
 #define BULK_ALIVE_NS UINT64_C(200000000)
@@ -68,11 +68,12 @@ struct bulk_frame {
     uint32_t reserved;
 };
 static_assert(sizeof(struct bulk_frame) == 16, "wire format");
-/* One for each frame in order, and BULK_ALIVE in between. */
+/* One for each frame in order, and one of these in between. */
 struct bulk_answer {
     uint64_t chunk;
 };
-#define BULK_ALIVE UINT64_MAX
+#define BULK_ALIVE   UINT64_MAX       /* bytes come */
+#define BULK_WAITING (UINT64_MAX - 1) /* its device has not made room yet */
 
 /* The one who says hello is no worker: `from` of its hello; its secret is zeros. */
 #define BULK_CLIENT       UINT32_MAX

@@ -273,8 +273,11 @@ static plasmon_status_t answer_take(struct sender *sender)
     struct bulk_item item;
 
     sender->heard_ns = pl_now_ns();
+    if (sender->answer.chunk == BULK_WAITING) {
+        sender->timed_ns = 0; /* that says nothing of the connection */
+        return PLASMON_OK;
+    }
     if (sender->answer.chunk == BULK_ALIVE) {
-        sender->timed_ns = 0;
         return PLASMON_OK;
     }
     if (sender->sent == 0 || !item_at(sender->out, 0, &item) ||

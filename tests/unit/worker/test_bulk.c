@@ -723,6 +723,44 @@ TEST(a_receiver_that_falls_silent_is_a_stall_and_one_that_is_slow_is_not)
     host_close(&a);
 }
 
+/* What is measured of a connection by which a chunk comes in 50 ms, and who receives it says something on the way. */
+static uint64_t rate_when_told(uint64_t what)
+{
+    static uint8_t bytes[2 << 20];
+    struct bulk_answer answer = {.chunk = what};
+    struct transfer_bulk_endpoint endpoint;
+    struct transfer_bulk_stats stats;
+    struct bulk_frame frame;
+    struct host a;
+    int listen_fd = listen_as(&endpoint), fd;
+
+    host_open(&a, 0, SLOT);
+    fill(&a, sizeof(bytes), 1);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &endpoint));
+    send_half(&a, 1, 0, sizeof(bytes));
+    fd = take_frame(listen_fd, &frame);
+    ASSERT_EQ(recv(fd, bytes, sizeof(bytes) / 2, MSG_WAITALL), (ssize_t)sizeof(bytes) / 2);
+    send_all(fd, &answer, sizeof(answer));
+    (void)poll(NULL, 0, 50); /* the network takes so long */
+    ASSERT_EQ(recv(fd, bytes, sizeof(bytes) / 2, MSG_WAITALL), (ssize_t)sizeof(bytes) / 2);
+    answer.chunk = 0;
+    send_all(fd, &answer, sizeof(answer));
+    finish_half(&a);
+    ASSERT_TRUE(stats_of(&a, 1, &stats));
+    (void)close(fd);
+    (void)close(listen_fd);
+    host_close(&a);
+    return stats.rate;
+}
+
+TEST(a_slow_connection_is_measured_and_a_wait_for_a_device_is_not)
+{
+    uint64_t rate = rate_when_told(BULK_ALIVE);
+
+    ASSERT_TRUE(rate > 0 && rate <= (UINT64_C(2) << 20) * 20);
+    ASSERT_EQ(rate_when_told(BULK_WAITING), 0);
+}
+
 TEST(a_peer_that_cannot_be_reached_is_reached_through_another)
 {
     struct transfer_bulk_endpoint wrong;
