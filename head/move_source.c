@@ -93,7 +93,42 @@ static uint64_t bytes_before(struct head_core *core, const struct head_buffer *f
 }
 
 /*
- * One whose worker is there, then one on a node that stays, then one that holds all of it, then one on the same host, then, unless it is small, the one that can send it first; then one that is
+ * Between hosts: how long until all of the box has come from here, by what was measured: behind what leaves this buffer before, and not before it came here,
+ * which is at the same time for what is cut, and one after the other else. 0: too little was measured.
+ */
+static uint64_t arrival_ns(struct head_core *core, const struct head_buffer *from,
+                           const struct pl_box *box, const struct head_device *to)
+{
+    uint64_t bytes = head_move_box_bytes(box, from->dtype);
+    bool cut       = bytes >= head_move_large_bytes(core, from->device, to);
+    uint64_t ns = head_rates_known_ns(core, from->device, to, leaving(from, box) + bytes);
+
+    for (unsigned i = 0; i < HOPS_MAX && ns != 0 && head_move_box_pending(from, box); i++) {
+        const struct head_buffer *before = received_from(core, from, box);
+        uint64_t link_ns;
+
+        if (before == NULL) {
+            break;
+        }
+        link_ns = head_rates_known_ns(core, before->device, from->device, bytes);
+        ns      = link_ns == 0 ? 0 : cut ? pl_max_u64(ns, link_ns) : ns + link_ns;
+        from    = before;
+    }
+    return ns;
+}
+
+/*
+ * By what was measured it is there in less than two thirds of the time: a host with a slow network is not the link that others wait for, and figures of
+ * one network differ by less.
+ */
+static bool much_sooner(uint64_t ns, uint64_t than_ns)
+{
+    return ns != 0 && ns < than_ns / 3 * 2;
+}
+
+/*
+ * One whose worker is there, then one on a node that stays, then one that holds all of it, then one on the same host, then, unless it is small, the one whose bytes are there much sooner, then the one
+ * that can send it first; then one that is
  * there already, then the device with the least to do.
  */
 static bool better_source(struct head_core *core, const struct head_instance *a,
@@ -118,6 +153,15 @@ static bool better_source(struct head_core *core, const struct head_instance *a,
     }
     if (near_a != near_b) {
         return near_a;
+    }
+    if (!near_a && head_move_box_bytes(box, from_a->dtype) >=
+                       core->config.chain_bytes / TREE_FRACTION) {
+        uint64_t ns_a = arrival_ns(core, from_a, box, to);
+        uint64_t ns_b = arrival_ns(core, from_b, box, to);
+
+        if (much_sooner(ns_a, ns_b) || much_sooner(ns_b, ns_a)) {
+            return ns_a < ns_b;
+        }
     }
     before_a = bytes_before(core, from_a, box, to);
     before_b = bytes_before(core, from_b, box, to);

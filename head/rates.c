@@ -177,8 +177,9 @@ static uint64_t guess_ns(const struct head_core *core, const struct head_device 
     return takes_ns(LATENCY_GUESS, bytes, rate);
 }
 
-uint64_t head_rates_ns(const struct head_core *core, const struct head_device *from,
-                       const struct head_device *to, uint64_t bytes)
+/* By the best route of this way; UINT64_MAX: none was measured. */
+static uint64_t measured_ns(const struct head_core *core, const struct head_device *from,
+                            const struct head_device *to, uint64_t bytes)
 {
     const struct head_way *way = head_rates_way(core, from->index, to->index);
     uint64_t latency_ns = head_device_apart(from, to) ? NETWORK_LATENCY : LATENCY_GUESS;
@@ -190,7 +191,31 @@ uint64_t head_rates_ns(const struct head_core *core, const struct head_device *f
             best_ns = pl_min_u64(best_ns, rate_ns(&way->rates[route], latency_ns, bytes));
         }
     }
+    return best_ns;
+}
+
+uint64_t head_rates_ns(const struct head_core *core, const struct head_device *from,
+                       const struct head_device *to, uint64_t bytes)
+{
+    uint64_t best_ns = measured_ns(core, from, to, bytes);
+
     return best_ns != UINT64_MAX ? best_ns : guess_ns(core, from, to, bytes);
+}
+
+uint64_t head_rates_known_ns(struct head_core *core, const struct head_device *from,
+                             const struct head_device *to, uint64_t bytes)
+{
+    uint64_t best_ns = measured_ns(core, from, to, bytes), others_ns = UINT64_MAX;
+
+    for (uint32_t i = 0; best_ns == UINT64_MAX && i < core->devices.count; i++) {
+        const struct head_device *other = head_device_at(core, i);
+
+        if (head_device_apart(from, other)) {
+            others_ns = pl_min_u64(others_ns, measured_ns(core, from, other, bytes));
+        }
+    }
+    best_ns = pl_min_u64(best_ns, others_ns);
+    return best_ns != UINT64_MAX ? best_ns : 0;
 }
 
 /* ---------------------------------------------------------------------------------------- choosing */

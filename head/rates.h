@@ -55,6 +55,12 @@ const struct head_way *head_rates_way(const struct head_core *core, uint32_t fro
 uint64_t head_rates_ns(const struct head_core *core, const struct head_device *from,
                        const struct head_device *to, uint64_t bytes);
 /*
+ * Between hosts, as far as anything was measured: by the way's own figure, else by the best one of the ways from `from` to other hosts, which go over
+ * the same network. 0: nothing was.
+ */
+uint64_t head_rates_known_ns(struct head_core *core, const struct head_device *from,
+                             const struct head_device *to, uint64_t bytes);
+/*
  * Between hosts, where both could be: may a transfer that begins now go by NCCL? No: it is measured to be slower than the host route, or
  * the host route is to be measured again. Changes what it counts: once for each transfer.
  */

@@ -10,8 +10,16 @@ hosts=4
 
 on_host 1 head "$bin/plasmon-head" --listen 10.97.0.1:7070
 for i in 1 2 3 4; do start_store $i; done
-if [ -n "${RATE:-}" ]; then # by hand: how long it takes where hosts send only so much (RATE=1gbit)
-  for i in 1 2 3 4; do ip netns exec "$tag-$i" tc qdisc add dev eth0 root tbf rate "$RATE" burst 2mbit latency 50ms; done
+if [ -n "${RATE:-}" ]; then # by hand: how long it takes where hosts send only so much (RATE=1gbit), and the second one SLOW
+  for i in 1 2 3 4; do
+    rate=$RATE
+    [ $i != 2 ] || rate=${SLOW:-$RATE}
+    ip netns exec "$tag-$i" tc qdisc add dev eth0 root tbf rate "$rate" burst 2mbit latency 50ms
+  done
+  in_host1 "$program" many 8 "${ELEMENTS:-12000000}" || fail "one array to many hosts" # and what the second time is like, when connections are measured
+  in_host1 "$program" many 8 "${ELEMENTS:-12000000}" || fail "one array to many hosts"
+  in_host1 "$bin/plasmon" transfers --routes
+  exit 0
 fi
 
 elements=${ELEMENTS:-12000000} # 92 MiB

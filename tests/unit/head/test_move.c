@@ -219,6 +219,71 @@ TEST(between_hosts_an_object_of_middling_size_goes_as_a_tree)
     end();
 }
 
+/* What a sender says of its connection, until it counts. */
+static void measure(uint32_t from, uint32_t to, uint64_t bytes_per_s)
+{
+    for (uint32_t i = 0; i < HEAD_RATE_SAMPLES; i++) {
+        Plasmon__V1__PairStats pair = PLASMON__V1__PAIR_STATS__INIT;
+
+        pair.route = HEAD_ROUTE_HOST;
+        pair.from  = from;
+        pair.to    = to;
+        pair.sent  = true;
+        pair.rate  = bytes_per_s + i;
+        head_rates_take(core, &pair);
+    }
+}
+
+/* One large object of the first host that all others want: whom each has it from. */
+static void expect_sources(const uint32_t *from)
+{
+    submit(1, 0, 64, 0);
+    for (uint32_t device = 1; device < DEVICES; device++) {
+        submit(1 + device, device, 0, 101);
+        for (uint64_t part = 0; part < 32; part++) {
+            expect_part(device, part, from[device]);
+        }
+    }
+    end();
+}
+
+TEST(hosts_that_send_as_fast_as_each_other_are_a_chain)
+{
+    begin_hosts(DEVICES, 1, 4 * 4096);
+    measure(0, 1, 1000000000);
+    measure(1, 2, 1300000000); /* what measuring makes of the same network */
+    measure(2, 3, 700000000);
+    expect_sources((const uint32_t[]){0, 0, 1, 2});
+}
+
+/* Its way to 2 is slow; of the way from 0 to 2 nobody knows anything, but 0 sends fast. */
+TEST(a_host_that_sends_slowly_is_no_link_of_the_chain)
+{
+    begin_hosts(DEVICES, 1, 4 * 4096);
+    measure(0, 1, 1000000000);
+    measure(1, 2, 50000000);
+    measure(2, 3, 1000000000);
+    expect_sources((const uint32_t[]){0, 0, 0, 2});
+}
+
+/* What it passes on comes no faster than it came. */
+TEST(nor_is_one_that_receives_slowly)
+{
+    begin_hosts(DEVICES, 1, 4 * 4096);
+    measure(0, 1, 50000000);
+    measure(0, 2, 1000000000);
+    measure(1, 2, 1000000000);
+    measure(2, 3, 1000000000);
+    expect_sources((const uint32_t[]){0, 0, 0, 2});
+}
+
+TEST(as_long_as_too_little_is_measured_hosts_are_a_chain)
+{
+    begin_hosts(DEVICES, 1, 4 * 4096);
+    measure(1, 2, 50000000); /* and nothing of the others */
+    expect_sources((const uint32_t[]){0, 0, 1, 2});
+}
+
 /* ------------------------------------------------------------------------------------------------ many small parts */
 
 enum { PARTS = 16, ARRAY = 101 };
