@@ -92,6 +92,43 @@ plasmon_status_t store_bulk_check_ports(const struct store_options *options,
     return PLASMON_OK;
 }
 
+/* Else each worker would find out, one incarnation after the other. */
+static plasmon_status_t check_own(const char *address, struct pl_err *err)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    bool ok;
+    int fd;
+
+    if (getaddrinfo(address, "0", &hints, &found) != 0) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "--bulk-address is auto, default, none or a numeric address of "
+                          "this machine, and not \"%s\"",
+                          address);
+    }
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ok = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0;
+    if (!ok) {
+        (void)pl_err_set(err, PLASMON_EINVAL,
+                         "--bulk-address %s cannot be listened on here (%s): give one of "
+                         "those that `ip address` shows, or none if no object has to "
+                         "leave this machine",
+                         address, strerror(errno));
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    freeaddrinfo(found);
+    return ok ? PLASMON_OK : PLASMON_EINVAL;
+}
+
+/* Not a word for one that is found out. */
+static bool is_given(const char *option)
+{
+    return option != NULL && strcmp(option, "auto") != 0 &&
+           strcmp(option, "default") != 0 && strcmp(option, "none") != 0;
+}
+
 plasmon_status_t store_bulk_check(const struct store_options *options, struct pl_err *err)
 {
     bool tls =
@@ -100,6 +137,9 @@ plasmon_status_t store_bulk_check(const struct store_options *options, struct pl
     const char *address;
     plasmon_status_t status = store_bulk_check_ports(options, 1, err);
 
+    if (status == PLASMON_OK && is_given(options->bulk_address)) {
+        status = check_own(options->bulk_address, err);
+    }
     if (status != PLASMON_OK) {
         return status;
     }

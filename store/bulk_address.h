@@ -14,10 +14,13 @@
  * Returns option, "none", or out (STORE_BULK_ADDRESS_BYTES).
  */
 const char *store_bulk_address(const char *option, const char *head, char *out);
-/* Objects cross a network only as the operator allowed: encrypted, or in the clear where that was said to be all right. EPERM. */
 /* Are there ports for the workers of so many devices, and is it a range at all? EINVAL says what to give. */
 plasmon_status_t store_bulk_check_ports(const struct store_options *options,
                                         uint32_t devices, struct pl_err *err);
+/*
+ * The address that was given is this machine's (EINVAL, with what to give), and objects cross a network only as the operator allowed: encrypted, or in
+ * the clear where that was said to be all right (EPERM).
+ */
 plasmon_status_t store_bulk_check(const struct store_options *options, struct pl_err *err);
 
 #endif

@@ -116,9 +116,12 @@ plasmon_status_t bulk_listen(const char *listen_on, uint16_t port_first, uint16_
         error = errno;
         pl_fd_close(&fd);
     }
-    return pl_err_set(err, pl_status_from_errno(error),
-                      "no port from %u to %u of %s can be listened on: %s", port_first,
-                      port_last, listen_on, strerror(error));
+    return port_first == 0
+               ? pl_err_set(err, pl_status_from_errno(error),
+                            "%s cannot be listened on: %s", listen_on, strerror(error))
+               : pl_err_set(err, pl_status_from_errno(error),
+                            "no port from %u to %u of %s can be listened on: %s",
+                            port_first, port_last, listen_on, strerror(error));
 }
 
 plasmon_status_t bulk_connect(const char *text, int stop_fd, int *out_fd,
