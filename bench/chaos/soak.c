@@ -72,8 +72,9 @@ struct soak {
     struct samples samples;
     struct soak_team team;
     uint64_t seed, random, began_ns;
-    uint64_t came;                       /* clients */
-    uint64_t opened[STRESS_DEVICES_MAX]; /* communicators of each device */
+    uint64_t came;                         /* clients */
+    uint64_t opened[STRESS_DEVICES_MAX];   /* communicators of each device */
+    uint64_t replaced[STRESS_DEVICES_MAX]; /* workers of each device */
     char text[CHAOS_TEXT_BYTES];
 };
 
@@ -160,7 +161,8 @@ static void sample_devices(struct soak *soak, double at_s)
             samples_add(&soak->samples, who, keys[k].what, at_s,
                         (double)chaos_json_number(json, of, keys[k].key));
         }
-        soak->opened[i] = chaos_json_number(json, of, "communicators_opened");
+        soak->opened[i]   = chaos_json_number(json, of, "communicators_opened");
+        soak->replaced[i] = chaos_json_number(json, of, "restarts");
     }
     free(json);
 }
@@ -243,6 +245,23 @@ static void team_init(struct soak *soak)
     }
 }
 
+/* Nobody was killed, so no worker may have ended; and what a new one uses says nothing about the one before. */
+static bool nobody_replaced(struct soak *soak)
+{
+    char text[STRESS_TEXT_BYTES];
+
+    for (uint32_t i = 0; i < soak->cluster.devices; i++) {
+        if (soak->replaced[i] > 0) {
+            (void)snprintf(text, sizeof(text),
+                           "the worker of device %u was replaced %llu times without a "
+                           "fault; store.log in %s says why",
+                           i, (unsigned long long)soak->replaced[i], soak->cluster.dir);
+            return fail(soak, text);
+        }
+    }
+    return true;
+}
+
 static bool play(struct soak *soak, uint32_t seconds)
 {
     struct chaos_board *board = soak->cluster.board;
@@ -272,7 +291,7 @@ static bool play(struct soak *soak, uint32_t seconds)
         tick();
     }
     soak_team_end(&soak->team);
-    return nothing_left(soak);
+    return nothing_left(soak) && nobody_replaced(soak);
 }
 
 /* ------------------------------------------------------------------------------------------------ what it comes to */
@@ -346,12 +365,17 @@ static void put_series(struct pl_str *out, const struct sample_series *series)
 {
     struct sample_line line = samples_line(series);
 
-    pl_str_append(
-        out,
-        "{\"who\":\"%s\",\"what\":\"%s\",\"mean\":%.9g,\"growth\":%.9g,"
-        "\"seconds\":%.3f,\"error\":%.9g,\"tolerance\":%.9g,\"flat\":%s,\"points\":[",
-        series->who, sample_name(series->what), line.mean, line.growth, line.seconds,
-        line.error, line.tolerance, line.flat ? "true" : "false");
+    pl_str_append(out,
+                  "{\"who\":\"%s\",\"what\":\"%s\",\"mean\":%.9g,\"growth\":%.9g,"
+                  "\"seconds\":%.3f,\"error\":%.9g,\"flat\":%s,\"tolerance\":",
+                  series->who, sample_name(series->what), line.mean, line.growth,
+                  line.seconds, line.error, line.flat ? "true" : "false");
+    if (isfinite(line.tolerance)) {
+        pl_str_append(out, "%.9g", line.tolerance);
+    } else {
+        pl_str_append(out, "null"); /* it was too brief to be judged */
+    }
+    pl_str_append(out, ",\"points\":[");
     for (size_t i = 0; i < series->points.count; i++) {
         const struct sample_point *point = pl_vec_at(&series->points, i);
 
