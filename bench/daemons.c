@@ -133,6 +133,27 @@ uint64_t bench_daemon_cpu_ns(pid_t pid)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+uint64_t bench_daemon_memory(pid_t pid)
+{
+    unsigned long long kib = 0;
+    char path[64], line[256];
+    bool found = false;
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    file = fopen(path, "re");
+    while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL) {
+        found = sscanf(line, "RssAnon: %llu", &kib) == 1;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    if (!found) {
+        bench_die("process %d has ended; its log is in %s", (int)pid, folder);
+    }
+    return (uint64_t)kib << 10;
+}
+
 /* ------------------------------------------------------------------------------------------------ coming up */
 
 bool bench_daemon_listens(pid_t pid, const char *socket_path)

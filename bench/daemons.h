@@ -30,6 +30,8 @@ pid_t bench_must_daemon(const char *log, const char *const *argv);
 void bench_daemon_kill(pid_t pid);
 /* CPU time so far, all threads, also those that have ended. */
 uint64_t bench_daemon_cpu_ns(pid_t pid);
+/* Bytes of its own that are resident now. */
+uint64_t bench_daemon_memory(pid_t pid);
 /* Until somebody listens there. false: the daemon has ended, and is reaped, or a minute is over. */
 bool bench_daemon_listens(pid_t pid, const char *socket_path);
 /* Of a daemon in the folder of bench_must_folder(): otherwise prints the logs, which go with it, and exits. */

@@ -23,6 +23,8 @@
 #define TOKEN         "of this benchmark"
 #define TARGET        0.8
 #define CPU_NS        UINT64_C(2000000000)
+#define MEMORY_MIB \
+    64 /* 500 connections, at 17 KiB each (docs/security.md), eight times over */
 
 struct hostile_options {
     uint32_t tasks;
@@ -183,10 +185,26 @@ static void add_share(struct hostile *hostile, const char *whose, const struct e
     bench_report_add(&hostile->report, &row);
 }
 
-/* What of a processor the head needs for the enemy alone, and the enemy itself: whatever else the machine does, it is the same. */
+static void add_memory(struct hostile *hostile, const struct enemy *enemy, uint64_t before,
+                       uint64_t most)
+{
+    struct bench_row row = {.unit       = "MiB",
+                            .value      = (double)most / (1 << 20),
+                            .limit      = (double)before / (1 << 20) + MEMORY_MIB,
+                            .limit_name = "the most that it may have",
+                            .target     = 1};
+
+    (void)snprintf(row.name, sizeof(row.name), "head_memory_%s", enemy->name);
+    (void)snprintf(row.note, sizeof(row.note), "%.1f MiB before",
+                   (double)before / (1 << 20));
+    bench_report_add(&hostile->report, &row);
+}
+
+/* What of a processor, and how much more memory, the head needs for the enemy alone, and the enemy itself: whatever else the machine does, it is the same. */
 static void add_cpu(struct hostile *hostile, const struct enemy *enemy)
 {
     uint64_t began_ns, took_ns, head_ns, enemy_ns;
+    uint64_t before = bench_daemon_memory(hostile->head), most = before;
 
     enemy_begin(hostile, enemy, HEAD);
     began_ns = pl_now_ns();
@@ -194,6 +212,7 @@ static void add_cpu(struct hostile *hostile, const struct enemy *enemy)
     enemy_ns = bench_daemon_cpu_ns(hostile->party.pid);
     while (pl_now_ns() - began_ns < CPU_NS) {
         hostile_pause();
+        most = pl_max_u64(most, bench_daemon_memory(hostile->head));
     }
     head_ns  = bench_daemon_cpu_ns(hostile->head) - head_ns;
     enemy_ns = bench_daemon_cpu_ns(hostile->party.pid) - enemy_ns;
@@ -201,6 +220,7 @@ static void add_cpu(struct hostile *hostile, const struct enemy *enemy)
     hostile_end(&hostile->party);
     add_share(hostile, "head", enemy, head_ns, took_ns);
     add_share(hostile, "enemy", enemy, enemy_ns, took_ns);
+    add_memory(hostile, enemy, before, most);
 }
 
 static void measure(struct hostile *hostile, const struct enemy *enemy)
