@@ -113,6 +113,29 @@ TEST(bytes_over_the_quota_are_refused_until_some_are_released)
     plasmon_finish(team);
 }
 
+/* What a recorded graph makes is no way around it. */
+TEST(bytes_over_the_quota_are_refused_to_a_recorded_graph)
+{
+    struct plasmon_client *team;
+    struct plasmon_graph *graph;
+    struct plasmon_ref *made[TASKS];
+
+    begin();
+    team = join("team");
+    CLUSTER_OK(plasmon_graph_begin(team, &graph));
+    for (int i = 0; i < TASKS; i++) {
+        CLUSTER_OK(cluster_try_fill(team, MOST, i, 0, &made[i]));
+    }
+    CLUSTER_OK(plasmon_graph_end(team, graph));
+    CLUSTER_OK(plasmon_graph_launch(team, graph, NULL, 0, NULL, 0, NULL));
+    for (int i = 0; i < TASKS; i++) {
+        expect_refused(team, made[i], "device_bytes");
+    }
+    CLUSTER_OK(plasmon_graph_release(team, graph));
+    cluster_expect_all(team, cluster_fill(team, MOST, 6, 0), MOST, 6);
+    plasmon_finish(team);
+}
+
 /* They wait for one that does not end by itself. */
 TEST(tasks_over_the_quota_are_refused_and_the_others_end)
 {
