@@ -147,11 +147,12 @@ static void look_at_library(const char *what, const char *const *names, const ch
     char tried[256] = "";
 
     for (size_t i = 0; names[i] != NULL; i++) {
-        void *library = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
+        void *library = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
 
         if (library != NULL) {
             tell(true, false, what, "%s", names[i]);
-            (void)dlclose(library);
+            (void)dlclose(
+                library); /* it stays: what it allocated when it was loaded it never frees */
             return;
         }
         (void)snprintf(tried + strlen(tried), sizeof(tried) - strlen(tried), "%s%s",
