@@ -7,6 +7,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "worker/reports.h"
+#include "worker/where.h"
 
 #define TICK_MS            50u
 #define CONNECT_TIMEOUT_MS 5000u
@@ -463,6 +464,13 @@ static void on_tick(void *user)
     pl_mutex_unlock(uplink->config.lock);
 }
 
+/* It enqueues what comes, so it may be the one that stands still. */
+static void on_start(void *user)
+{
+    (void)user;
+    worker_where_join();
+}
+
 static void on_idle(void *user)
 {
     struct worker_uplink *uplink = user;
@@ -504,6 +512,7 @@ plasmon_status_t worker_uplink_create(const struct worker_uplink_config *config,
     rpc_loop_set_tick(uplink->loop, TICK_MS, on_tick, uplink);
     rpc_loop_set_idle(uplink->loop, on_idle, uplink);
     rpc_loop_set_many(uplink->loop, config->ops->many, config->user);
+    rpc_loop_post(uplink->loop, on_start, uplink);
     rpc_loop_post(uplink->loop, on_tick, uplink); /* connects now, not an interval later */
     *out_uplink = uplink; /* callbacks may come before this returns */
     status      = rpc_loop_start(uplink->loop, "plasmon-rpc");

@@ -39,6 +39,15 @@ void worker_where_beat(void)
     atomic_store_explicit(&came_by_ns, pl_now_ns(), memory_order_relaxed);
 }
 
+void worker_where_join(void)
+{
+    sigset_t asked;
+
+    (void)sigemptyset(&asked);
+    (void)sigaddset(&asked, SIGUSR1); /* cannot fail, nor can the next one */
+    (void)pthread_sigmask(SIG_UNBLOCK, &asked, NULL);
+}
+
 bool worker_where_tell(void)
 {
     uint64_t came_ns = atomic_load(&came_by_ns);

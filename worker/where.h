@@ -13,6 +13,8 @@
 void worker_where_start(void);
 /* The main loop comes by. */
 void worker_where_beat(void);
+/* On a thread that has its signals blocked, as those of gRPC have: it may be asked, too, and so may the threads that it makes from here on. */
+void worker_where_join(void);
 /* In a signal handler: if the loop stands still, writes the stack of this thread; true then. */
 bool worker_where_tell(void);
 /* Before the process ends because something stands still: has every other thread write its stack, each in a moment of 10 ms of its own. The one that

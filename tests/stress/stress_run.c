@@ -381,11 +381,19 @@ static void check_restarts(struct stress_run *run)
     }
 }
 
-static void play_cluster(struct stress_run *run, uint64_t *random)
+/* A cluster that came up is used, however long that took: beside others a GPU's workers take longer to start than they play. */
+static uint64_t deadline_of(uint64_t now_ns, uint64_t end_ns, uint64_t cluster_ns)
 {
+    return pl_min_u64(pl_max_u64(end_ns, now_ns + 1000000000u), now_ns + cluster_ns);
+}
+
+static void play_cluster(struct stress_run *run, uint64_t *random, uint64_t end_ns)
+{
+    const uint64_t cluster_ns = (run->profile->gpu ? 6000u : 1500u) * 1000000ull;
     pthread_t killer;
 
     start_cluster(run, random);
+    run->deadline_ns = deadline_of(pl_now_ns(), end_ns, cluster_ns);
     start_players(run, random);
     if (run->profile->kills) {
         ASSERT_EQ(pthread_create(&killer, NULL, killer_main, run), 0);
@@ -424,10 +432,9 @@ static void run_destroy(struct stress_run *run)
 
 void stress_play(const struct stress_profile *profile)
 {
-    const uint64_t cluster_ns = (profile->gpu ? 6000u : 1500u) * 1000000ull;
-    struct stress_run *run    = run_create(profile);
-    uint64_t random           = profile->seed;
-    uint64_t began_ns         = pl_now_ns();
+    struct stress_run *run = run_create(profile);
+    uint64_t random        = profile->seed;
+    uint64_t began_ns      = pl_now_ns();
     uint64_t end_ns =
         profile->seconds > 0 ? began_ns + profile->seconds * 1000000000ull : UINT64_MAX;
     uint64_t deaths = 0;
@@ -435,10 +442,9 @@ void stress_play(const struct stress_profile *profile)
     printf("# --seed %llu\n", (unsigned long long)profile->seed);
     atomic_store(&run->graphs_left, profile->graphs > 0 ? profile->graphs : UINT64_MAX);
     while (pl_now_ns() < end_ns && atomic_load(&run->graphs_left) > 0) {
-        run->deadline_ns = pl_min_u64(end_ns, pl_now_ns() + cluster_ns);
         atomic_store(&run->deaths_begun, 0);
         atomic_store(&run->deaths_ended, 0);
-        play_cluster(run, &random);
+        play_cluster(run, &random, end_ns);
         deaths += atomic_load(&run->deaths_begun);
         run->cluster++;
         test_set_timeout(profile->seconds + 120); /* cluster_tag() set its own */

@@ -17,8 +17,14 @@ static void asked(int signal_number)
     (void)worker_where_tell();
 }
 
+/* As the thread of gRPC is made: with all signals blocked. */
 static void *hold(void *unused)
 {
+    sigset_t all;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, NULL);
+    worker_where_join();
     (void)pthread_mutex_lock(&held);
     (void)pthread_barrier_wait(&there);
     for (;;) {
