@@ -109,7 +109,7 @@ static void frames_read(struct far *far, uint32_t count)
 /* An answer that the sender hears. Right: the number of the oldest chunk that it has sent and not heard of. */
 static void answered(struct far *far, uint64_t number)
 {
-    if (far->wrong || number == BULK_ALIVE) {
+    if (far->wrong || number == BULK_ALIVE || number == BULK_WAITING) {
         return;
     }
     if (number == CHUNK + far->answered && far->answered < far->read) {
