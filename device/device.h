@@ -374,7 +374,6 @@ plasmon_status_t device_module_load(struct device *device, const void *image,
 void device_module_unload(struct device_module *module);
 plasmon_status_t device_module_function(struct device_module *module, const char *name,
                                         void **out_function, struct pl_err *err);
-/* What a function can be launched with. */
 /*
  * A variable in code each of whose kernels begins by waiting for the kernel before it (CUDA: griddepcontrol.wait, before anything that reads or writes memory), and
  * then, if its grid is small, lets the next one begin. The device may hand out such a kernel's blocks early; what it reads and writes, and when, stays what it was.
@@ -382,6 +381,7 @@ plasmon_status_t device_module_function(struct device_module *module, const char
 #define DEVICE_EARLY_MARK "plasmon_early_start"
 /* Threads of a grid that may take room while it waits for another one: a quarter of an H200. */
 #define DEVICE_EARLY_THREADS_MAX 65536
+/* What a function can be launched with. */
 struct device_function_limits {
     uint32_t threads_max; /* of a block, with the registers that it takes */
     uint32_t registers;   /* of a thread */

@@ -26,7 +26,6 @@
 #include <elf.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -225,18 +224,7 @@ static bool jit_try(const char *root, const char *version)
 
 static void jit_open(void)
 {
-    static const char *const versions[] = {"13", "12"};
-    const char *roots[] = {jit_root, NULL, getenv("CUDA_HOME"), getenv("CUDA_PATH"),
-                           "/usr/local/cuda"};
-
-    for (size_t v = 0; v < PL_COUNT(versions) && jit.library == NULL; v++) {
-        for (size_t i = 0; i < PL_COUNT(roots) && jit.library == NULL; i++) {
-            if (i == 1 || roots[i] != NULL) {
-                (void)jit_try(roots[i], versions[v]);
-            }
-        }
-    }
-    if (jit.library == NULL) {
+    if (!code_toolkit_search(jit_root, jit_try)) {
         pl_info("kernels", "libnvJitLink.so.13 or .12 not found: kernels of source text "
                            "begin when the one before them has ended");
     }

@@ -61,6 +61,12 @@ plasmon_status_t code_build_cuda(struct kernel_code *code,
                                  const struct kernel_code_policy *policy,
                                  struct pl_str *log, struct pl_err *err);
 /*
+ * Where a library of the toolkit may lie, of the newest major version first: in `root` (NULL: none), where the loader looks (try_one gets NULL), in $CUDA_HOME,
+ * $CUDA_PATH and /usr/local/cuda. Until try_one takes one; false: it took none.
+ */
+bool code_toolkit_search(const char *root,
+                         bool (*try_one)(const char *root, const char *version));
+/*
  * code_early.c: kernels that may begin while the one before them still runs. Any thread.
  *
  * code_early_options() says whether text that is compiled with these options may be made one; code_early_ptx() edits PTX (NULL: it is left as it is, or there is no

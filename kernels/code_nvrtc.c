@@ -121,25 +121,30 @@ static bool nvrtc_try(const char *root, const char *version)
     return true;
 }
 
-static void nvrtc_open(void)
+bool code_toolkit_search(const char *root,
+                         bool (*try_one)(const char *root, const char *version))
 {
     static const char *const versions[] = {"13", "12"};
-    const char *roots[]                 = {NULL, getenv("CUDA_HOME"), getenv("CUDA_PATH"),
-                                           "/usr/local/cuda"};
+    const char *roots[] = {root, NULL, getenv("CUDA_HOME"), getenv("CUDA_PATH"),
+                           "/usr/local/cuda"};
+    enum { LOADER = 1 };
 
+    for (size_t v = 0; v < PL_COUNT(versions); v++) {
+        for (size_t i = 0; i < PL_COUNT(roots); i++) {
+            if ((i == LOADER || roots[i] != NULL) && try_one(roots[i], versions[v])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void nvrtc_open(void)
+{
     (void)pl_err_set(&nvrtc_missing, PLASMON_ENOLIB,
                      "libnvrtc.so.13 or .12 not found: install NVRTC, or set CUDA_HOME or "
                      "LD_LIBRARY_PATH where the worker runs");
-    for (size_t v = 0; v < PL_COUNT(versions); v++) {
-        for (size_t i = 0; i < PL_COUNT(roots); i++) {
-            if ((i == 0 || roots[i] != NULL) && nvrtc_try(roots[i], versions[v])) {
-                break;
-            }
-        }
-        if (nvrtc.library != NULL) {
-            break;
-        }
-    }
+    (void)code_toolkit_search(NULL, nvrtc_try); /* nvrtc says what came of it */
     if (nvrtc.library != NULL && nvrtc.include[0] == '\0') { /* found by the loader */
         const char *root = getenv("CUDA_HOME");
 

@@ -90,20 +90,6 @@ static struct device_copy_box_args idle_args;
 static const struct device_launch_shape idle_shape = {.grid  = {1, 1, 1},
                                                       .block = {1, 1, 1}};
 
-static CUDA_KERNEL_NODE_PARAMS
-node_of(CUfunction function, const struct device_launch_shape *shape, void **params)
-{
-    return (CUDA_KERNEL_NODE_PARAMS){.func           = function,
-                                     .gridDimX       = shape->grid[0],
-                                     .gridDimY       = shape->grid[1],
-                                     .gridDimZ       = shape->grid[2],
-                                     .blockDimX      = shape->block[0],
-                                     .blockDimY      = shape->block[1],
-                                     .blockDimZ      = shape->block[2],
-                                     .sharedMemBytes = shape->shared_bytes,
-                                     .kernelParams   = params};
-}
-
 /* Captured, and how its nodes are called. */
 static plasmon_status_t chain_capture(struct device_cuda *cuda, CUstream stream,
                                       struct chain *chain, uint32_t length, bool early)
@@ -174,7 +160,8 @@ static bool chain_launch(struct device_cuda *cuda, CUstream stream, struct chain
 
     pl_mutex_lock(&cuda->keeps_lock);
     for (uint32_t i = 0; result == CUDA_SUCCESS && i < length; i++) {
-        CUDA_KERNEL_NODE_PARAMS node = node_of(kept[i].function, &kept[i].shape, params);
+        CUDA_KERNEL_NODE_PARAMS node =
+            device_cuda_kernel_node(kept[i].function, &kept[i].shape, params);
 
         kept_params(&kept[i], params);
         device_cuda_call_begin();
@@ -193,8 +180,9 @@ static bool chain_launch(struct device_cuda *cuda, CUstream stream, struct chain
 
 void device_cuda_chains_forget(struct device_cuda *cuda)
 {
-    void *params[]               = {&idle_args};
-    CUDA_KERNEL_NODE_PARAMS node = node_of(cuda->copy_functions[0], &idle_shape, params);
+    void *params[] = {&idle_args};
+    CUDA_KERNEL_NODE_PARAMS node =
+        device_cuda_kernel_node(cuda->copy_functions[0], &idle_shape, params);
     struct pl_list *pos;
 
     pl_mutex_lock(&cuda->keeps_lock);

@@ -320,6 +320,21 @@ static inline bool device_cuda_beside(bool first_small, bool then_small)
 {
     return then_small || !first_small;
 }
+/* As the node of a graph. params is lent to it. */
+static inline CUDA_KERNEL_NODE_PARAMS
+device_cuda_kernel_node(CUfunction function, const struct device_launch_shape *shape,
+                        void **params)
+{
+    return (CUDA_KERNEL_NODE_PARAMS){.func           = function,
+                                     .gridDimX       = shape->grid[0],
+                                     .gridDimY       = shape->grid[1],
+                                     .gridDimZ       = shape->grid[2],
+                                     .blockDimX      = shape->block[0],
+                                     .blockDimY      = shape->block[1],
+                                     .blockDimZ      = shape->block[2],
+                                     .sharedMemBytes = shape->shared_bytes,
+                                     .kernelParams   = params};
+}
 /* early: it may begin before what is in front of it in the stream has ended; both must be kernels with DEVICE_EARLY_MARK. */
 plasmon_status_t device_cuda_launch_early(struct device_cuda *cuda, CUstream stream,
                                           CUfunction function,

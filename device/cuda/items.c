@@ -228,16 +228,7 @@ static plasmon_status_t launch_change(struct device_cuda_stream *stream,
     struct device_cuda *cuda            = device_cuda_of(stream->base.device);
     struct device_cuda_graph *graph     = stream->graph;
     const struct device_cuda_item *item = item_at(&graph->change->items, graph->item);
-    const CUDA_KERNEL_NODE_PARAMS node  = {.func           = function,
-                                           .gridDimX       = shape->grid[0],
-                                           .gridDimY       = shape->grid[1],
-                                           .gridDimZ       = shape->grid[2],
-                                           .blockDimX      = shape->block[0],
-                                           .blockDimY      = shape->block[1],
-                                           .blockDimZ      = shape->block[2],
-                                           .sharedMemBytes = shape->shared_bytes,
-                                           .kernelParams   = params};
-
+    const CUDA_KERNEL_NODE_PARAMS node  = device_cuda_kernel_node(function, shape, params);
     const struct node *recorded;
 
     if (graph->change_status != PLASMON_OK) {
