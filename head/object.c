@@ -227,6 +227,21 @@ void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
     head_buffer_release(core, buffer);
 }
 
+void head_tile_rely_on_others(const struct head_tile *tile,
+                              const struct head_buffer *buffer)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &tile->instances) {
+        struct head_buffer *other =
+            pl_container_of(pos, struct head_instance, tile_link)->buffer;
+
+        if (other != buffer) {
+            other->replica = false;
+        }
+    }
+}
+
 /* A shadow, or what a call reads, relies on them now (head_tile_held_elsewhere). */
 static void keep_others(const struct head_tile *tile, const struct head_buffer *buffer)
 {
@@ -235,20 +250,11 @@ static void keep_others(const struct head_tile *tile, const struct head_buffer *
     pl_list_for_each(pos, &tile->fragments) {
         const struct head_array *array =
             pl_container_of(pos, struct head_fragment, tile_link)->array;
-        struct pl_list *it;
 
-        if (array->root == NULL && !array->apart) {
-            continue;
+        if (array->root != NULL || array->apart) {
+            head_tile_rely_on_others(tile, buffer);
+            return;
         }
-        pl_list_for_each(it, &tile->instances) {
-            struct head_buffer *other =
-                pl_container_of(it, struct head_instance, tile_link)->buffer;
-
-            if (other != buffer) {
-                other->replica = false;
-            }
-        }
-        return;
     }
 }
 

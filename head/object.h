@@ -209,6 +209,9 @@ void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
 /* The same of all of it, which a launch overwrites in place: other copies that somebody still needs are no replicas any more, nor is what is made there. */
 void head_buffer_overwrite(struct head_core *core, struct head_buffer *buffer,
                            const struct pl_box *box);
+/* Without this buffer: what else it lies in is no replica any more, which could be dropped. */
+void head_tile_rely_on_others(const struct head_tile *tile,
+                              const struct head_buffer *buffer);
 /* Is every element of `box` of the tile in buffers that count? */
 bool head_tile_covered_by(const struct head_tile *tile,
                           bool (*counts)(const struct head_buffer *buffer,

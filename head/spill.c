@@ -89,20 +89,11 @@ bool head_spill_droppable(const struct head_buffer *buffer)
 
 void head_spill_keep_others(struct head_buffer *buffer)
 {
-    struct pl_list *pos, *it;
+    struct pl_list *pos;
 
     pl_list_for_each(pos, &buffer->instances) {
-        const struct head_instance *instance =
-            pl_container_of(pos, struct head_instance, buffer_link);
-
-        pl_list_for_each(it, &instance->tile->instances) {
-            struct head_buffer *other =
-                pl_container_of(it, struct head_instance, tile_link)->buffer;
-
-            if (other != buffer) {
-                other->replica = false;
-            }
-        }
+        head_tile_rely_on_others(
+            pl_container_of(pos, struct head_instance, buffer_link)->tile, buffer);
     }
 }
 
