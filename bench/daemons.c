@@ -133,22 +133,31 @@ uint64_t bench_daemon_cpu_ns(pid_t pid)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-uint64_t bench_daemon_memory(pid_t pid)
+double bench_status_number(pid_t pid, const char *key)
 {
-    unsigned long long kib = 0;
     char path[64], line[256];
-    bool found = false;
+    double value = -1;
     FILE *file;
 
     (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
     file = fopen(path, "re");
-    while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL) {
-        found = sscanf(line, "RssAnon: %llu", &kib) == 1;
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (strncmp(line, key, strlen(key)) == 0 && line[strlen(key)] == ':') {
+            value = strtod(line + strlen(key) + 1, NULL);
+            break;
+        }
     }
     if (file != NULL) {
         (void)fclose(file);
     }
-    if (!found) {
+    return value;
+}
+
+uint64_t bench_daemon_memory(pid_t pid)
+{
+    double kib = bench_status_number(pid, "RssAnon");
+
+    if (kib < 0) {
         bench_die("process %d has ended; its log is in %s", (int)pid, folder);
     }
     return (uint64_t)kib << 10;

@@ -30,6 +30,8 @@ pid_t bench_must_daemon(const char *log, const char *const *argv);
 void bench_daemon_kill(pid_t pid);
 /* CPU time so far, all threads, also those that have ended. */
 uint64_t bench_daemon_cpu_ns(pid_t pid);
+/* The number behind "KEY:" in /proc/PID/status; -1: the process or the key is not there. */
+double bench_status_number(pid_t pid, const char *key);
 /* Bytes of its own that are resident now. */
 uint64_t bench_daemon_memory(pid_t pid);
 /* Until somebody listens there. false: the daemon has ended, and is reaped, or a minute is over. */

@@ -214,7 +214,6 @@ static void pause_between(const struct transfer_pairs *pairs, uint64_t seen,
                           uint64_t looked_ns, uint64_t moved_ns)
 {
     for (;;) {
-        struct timespec nap = {.tv_nsec = 200000};
         uint64_t now_ns;
 
         for (uint32_t i = 0; i < LOOKS_A_CLOCK; i++) {
@@ -230,7 +229,9 @@ static void pause_between(const struct transfer_pairs *pairs, uint64_t seen,
             return;
         }
         if (now_ns - moved_ns > SPIN_NS) {
-            nap.tv_nsec = now_ns - moved_ns < SHORT_NS ? 20000 : 200000;
+            const struct timespec nap = {.tv_nsec =
+                                             now_ns - moved_ns < SHORT_NS ? 20000 : 200000};
+
             (void)nanosleep(&nap, NULL); /* cut short is as good */
         }
     }

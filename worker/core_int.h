@@ -622,10 +622,10 @@ bool worker_pair_front(struct worker_core *core, struct worker_launch *launch);
  * until it is done: false.
  */
 bool worker_pairs_freed(struct worker_core *core);
-/* What half of a transfer, an OPEN or a CLOSE has to do with its pair; nothing of others. */
 /* What is left of those that broke. NULL: nothing, or no memory to tell it. */
 Plasmon__V1__CommsLeft *worker_pairs_left(const struct worker_core *core,
                                           struct wire_arena *arena, uint64_t now_ns);
+/* What half of a transfer, an OPEN or a CLOSE has to do with its pair; nothing of others. */
 void worker_pair_describe(const struct worker_core *core,
                           const struct worker_launch *launch, struct pl_str *out);
 /* A receive is done: somebody may wait for that. */

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "bench/bench.h"
+#include "bench/daemons.h"
 
 #define POINTS_MIN 6
 #define ERRORS     3 /* standard errors */
@@ -98,27 +99,6 @@ void samples_add(struct samples *samples, const char *who, enum sample_what what
 
 /* ------------------------------------------------------------------------------------------------ processes */
 
-/* The number behind "KEY:" in /proc/PID/status; -1: the process or the key is not there. */
-static double status_number(pid_t pid, const char *key)
-{
-    char path[64], line[256];
-    double value = -1;
-    FILE *file;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-    file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
-        if (strncmp(line, key, strlen(key)) == 0 && line[strlen(key)] == ':') {
-            value = strtod(line + strlen(key) + 1, NULL);
-            break;
-        }
-    }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    return value;
-}
-
 /* false: they cannot be read. */
 static bool count_fds(pid_t pid, double *out_all, double *out_segments)
 {
@@ -149,7 +129,8 @@ static bool count_fds(pid_t pid, double *out_all, double *out_segments)
 
 void samples_add_process(struct samples *samples, const char *who, pid_t pid, double at_s)
 {
-    double memory = status_number(pid, "RssAnon"), threads = status_number(pid, "Threads");
+    double memory  = bench_status_number(pid, "RssAnon"),
+           threads = bench_status_number(pid, "Threads");
     double fds, segments;
 
     if (memory < 0 || threads < 0 || !count_fds(pid, &fds, &segments)) {

@@ -24,9 +24,10 @@ static uint64_t ms_since(const struct chaos_fault *fault, uint64_t at_ns)
     return (at_ns - pl_min_u64(fault->began_ns, at_ns)) / 1000000;
 }
 
-static void log_path(const struct chaos *chaos, int log, char out[2 * CHAOS_PATH_BYTES])
+static void log_path(const struct chaos *chaos, const char *name,
+                     char out[2 * CHAOS_PATH_BYTES])
 {
-    (void)snprintf(out, 2 * CHAOS_PATH_BYTES, "%s/%s", chaos->cluster.dir, logs[log]);
+    (void)snprintf(out, 2 * CHAOS_PATH_BYTES, "%s/%s", chaos->cluster.dir, name);
 }
 
 void chaos_slow_begin(const struct chaos *chaos, struct chaos_fault *fault)
@@ -37,7 +38,7 @@ void chaos_slow_begin(const struct chaos *chaos, struct chaos_fault *fault)
         off_t end = -1;
         int fd;
 
-        log_path(chaos, i, path);
+        log_path(chaos, logs[i], path);
         fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd >= 0) {
             end = lseek(fd, 0, SEEK_END);
@@ -114,7 +115,7 @@ static void tell_log(const struct chaos *chaos, const char *name, uint64_t from)
     ssize_t got    = 0;
     int fd;
 
-    (void)snprintf(path, sizeof(path), "%s/%s", chaos->cluster.dir, name);
+    log_path(chaos, name, path);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd >= 0 && from == END_OF) {
         off_t end = lseek(fd, 0, SEEK_END);
