@@ -92,7 +92,8 @@ void worker_core_complete(struct worker_core *core)
         ((core->waits_memory || core->waits_chunk) &&
          core->freed_count != core->starved_at)) {
         worker_core_advance(core);
-    } else if (core->waits_quiet && worker_streams_quiet(core)) {
+    } else if ((core->waits_quiet || core->graphs_gone != NULL) &&
+               worker_streams_quiet(core)) {
         worker_core_advance(core); /* a function may be loaded now */
     } else if (!core->advancing) {
         worker_streams_flush(core); /* signals that waited for what was seen now */

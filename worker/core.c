@@ -83,9 +83,9 @@ void worker_core_destroy(struct worker_core *core)
     for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
         queue_clear(core, &core->streams[i].running);
     }
-    worker_graphs_finish(core);
     worker_traffic_finish(core);
     worker_pairs_finish(core);
+    worker_graphs_finish(core);
     for (unsigned class = 0; class < WORKER_SIZE_CLASSES; class ++) {
         while (core->spare[class] != NULL) {
             struct worker_launch *launch = core->spare[class];

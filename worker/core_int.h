@@ -51,6 +51,12 @@ static_assert((int)WORKER_STREAM_ROLES == (int)WORKER_ROLE_STREAMS,
 /* Of these a launch of a recorded graph stands for so many: it lasts as long as some, and somebody may wait for just this one. */
 #define WORKER_SIGNAL_GRAPH 4u
 
+/*
+ * So many graphs that are gone may wait for a quiet device with what was recorded of them. A program that records graphs and lets go of them all the
+ * time, and never leaves the device alone, has it run empty once in as many.
+ */
+#define WORKER_GRAPHS_GONE 64u
+
 /* Launch structs come from free lists by size: 256 bytes << class; larger ones from the heap. */
 #define WORKER_SIZE_CLASSES 9u
 
@@ -294,7 +300,7 @@ struct worker_core {
     uint64_t waits_for; /* the front does: bit i, for host device i */
     uint64_t gone; /* bit i: host device i will not come back, and its waiters were woken */
     bool
-        waits_quiet; /* the front does: for a function to be loaded, a pair to be opened, a graph to be recorded beside pairs */
+        waits_quiet; /* the front does: for a function to be loaded, a pair to be opened, a graph to be recorded beside pairs, recordings to be destroyed */
     uint32_t holds;  /* worker_core_hold() */
     uint32_t last_stream; /* where the last launch went */
     uint64_t bytes_replica;
@@ -317,8 +323,11 @@ struct worker_core {
     struct worker_launch *spare[WORKER_SIZE_CLASSES];
     uint64_t launch_count;
     struct pl_map graphs; /* id -> struct worker_graph */
-    uint32_t graph_count; /* with those that were freed and have launches left */
-    struct pl_map pairs;  /* of peer and route -> struct worker_pair */
+    uint32_t
+        graph_count; /* with those that were freed and have launches or recordings left */
+    struct worker_graph *graphs_gone; /* whose recordings wait for the device to be quiet */
+    uint32_t graphs_gone_count; /* above WORKER_GRAPHS_GONE the front waits for that, too */
+    struct pl_map pairs;        /* of peer and route -> struct worker_pair */
     uint32_t transfers_running;
     uint64_t put_in_a_row;  /* operations of launches, in this advance */
     struct pl_map comms;    /* peer and direction -> struct worker_comm */
@@ -508,6 +517,8 @@ plasmon_status_t worker_graph_take(struct worker_core *core,
                                    const Plasmon__V1__GraphPart *part, struct pl_err *err);
 void worker_graph_free(struct worker_core *core, uint64_t id);
 void worker_graphs_finish(struct worker_core *core);
+/* What is left of graphs that are gone goes if nothing is on the device. false: so much is left that the front should wait for that. */
+bool worker_graphs_gone(struct worker_core *core);
 /* A launch names it: counted until worker_graph_drop(). EMALFORMED: there is no such graph, or it has other operands. */
 plasmon_status_t worker_graph_hold(struct worker_core *core, struct worker_launch *launch,
                                    uint64_t id, struct pl_err *err);
@@ -615,6 +626,8 @@ void worker_joint_failed(struct worker_core *core, const struct worker_launch *l
 plasmon_status_t worker_joint_enqueue(struct worker_core *core,
                                       struct worker_launch *launch, uint32_t stream,
                                       struct pl_err *err);
+/* No thread opens, closes, ends or frees a communicator: a kernel of NCCL's that no launch of ours stands for may be on the device meanwhile. */
+bool worker_pairs_still(const struct worker_core *core);
 /* The front has to do with a pair: may it go as far as that is concerned? */
 bool worker_pair_front(struct worker_core *core, struct worker_launch *launch);
 /*

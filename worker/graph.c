@@ -7,6 +7,9 @@
  * what its functions want as scratch. It stays with the graph from launch to launch, so launches of one graph follow each other
  * (streams.c); it is given up when the device is full and the graph is not in use.
  *
+ * WHAT WAS RECORDED goes when nothing is on the device. Destroying an executable graph was seen to wait for what was there, which waited for a word that
+ * the thread in that call was to bring: docs/ordering.md.
+ *
  * After a restart there are no graphs here; the head tells them again before the launches that need them.
  */
 #include "worker/graph_int.h"
@@ -42,7 +45,6 @@ static struct worker_graph *graph_create(struct worker_core *core,
 static void graph_destroy(struct worker_core *core, struct worker_graph *graph)
 {
     assert(graph->launches == 0);
-    worker_graph_execs_finish(core, graph);
     if (graph->memory_bytes != 0) {
         store_arena_free(core->arena, graph->memory_offset);
         core->freed_count++;
@@ -54,11 +56,36 @@ static void graph_destroy(struct worker_core *core, struct worker_graph *graph)
     pl_vec_finish(&graph->nodes);
     pl_vec_finish(&graph->frames);
     pl_vec_finish(&graph->undo);
-    pl_free(graph);
-    core->graph_count--;
+    graph->next_gone  = core->graphs_gone;
+    core->graphs_gone = graph;
+    core->graphs_gone_count++;
+}
+
+static void gone_destroy(struct worker_core *core)
+{
+    while (core->graphs_gone != NULL) {
+        struct worker_graph *graph = core->graphs_gone;
+
+        core->graphs_gone = graph->next_gone;
+        worker_graph_execs_finish(core, graph);
+        pl_free(graph);
+        core->graph_count--;
+    }
+    core->graphs_gone_count = 0;
     if (core->graph_count == 0 && core->config.ops->prepared_release != NULL) {
         core->config.ops->prepared_release(core->config.user);
     }
+}
+
+bool worker_graphs_gone(struct worker_core *core)
+{
+    if (core->graphs_gone == NULL || !worker_pairs_still(core)) {
+        return true;
+    }
+    if (worker_streams_quiet(core)) {
+        gone_destroy(core);
+    }
+    return core->graphs_gone_count <= WORKER_GRAPHS_GONE;
 }
 
 void worker_graph_free(struct worker_core *core, uint64_t id)
@@ -70,6 +97,7 @@ void worker_graph_free(struct worker_core *core, uint64_t id)
     }
     if (graph->launches == 0) {
         graph_destroy(core, graph);
+        (void)worker_graphs_gone(core);
     } else {
         graph->freed = true;
     }

@@ -67,6 +67,7 @@ struct worker_graph {
     void *recorder;
     struct graph_exec execs[WORKER_GRAPH_EXECS];
     uint64_t uses;
+    struct worker_graph *next_gone; /* all that is left of it is what was recorded */
 };
 
 static inline struct graph_node *graph_node_at(const struct worker_graph *graph, size_t i)
@@ -76,7 +77,7 @@ static inline struct graph_node *graph_node_at(const struct worker_graph *graph,
 
 /* graph_replay.c */
 void worker_graph_execs_init(struct worker_graph *graph);
-/* Nothing of it is under way. */
+/* Nothing is on the device. */
 void worker_graph_execs_finish(struct worker_core *core, struct worker_graph *graph);
 
 #endif

@@ -384,6 +384,23 @@ static bool opens_or_closes(const struct worker_core *core)
     return false;
 }
 
+bool worker_pairs_still(const struct worker_core *core)
+{
+    size_t i = 0;
+    uint64_t name;
+    void *at;
+
+    while (pl_map_next(&core->comms, &i, &name, &at)) {
+        const struct worker_comm *pair = at;
+
+        if (pair->state == WORKER_PAIR_OPENING || pair->state == WORKER_PAIR_ENDING ||
+            pair->state == WORKER_PAIR_FREEING || pair->state == WORKER_PAIR_CLOSING) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void free_ended(struct worker_core *core)
 {
     size_t i = 0;

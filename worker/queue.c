@@ -13,6 +13,7 @@
  *   7. the host memory that it copies from or to is page-locked: a worker that follows a dead one page-locks beside its first launches
  *   8. half of a transfer by a pair, or a part of what a team does: the pair or team is open, its input is complete, and there is room on
  *      its lane (pairs.c)
+ *   9. few recordings of graphs that are gone wait to be destroyed, for which the device must be quiet (graph.c)
  *
  * A launch that failed (here, cancelled, or starved) skips 2 to 5 and 7 but not 1: "done" must still mean that all it names is done. What it
  * was to make is made, if there is room (worker_buffers_make_anyway), so it too may wait for a chunk.
@@ -139,6 +140,10 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
     if (!worker_pairs_freed(core)) {
         return false;
     }
+    if (!worker_graphs_gone(core)) {
+        core->waits_quiet = true;
+        return false;
+    }
     if (!points_known(core, launch)) {
         return false;
     }
@@ -219,6 +224,7 @@ void worker_core_advance(struct worker_core *core)
     if (core->queue.first == NULL) {
         core->waits_pair = core->waits_quiet = false;
         (void)worker_pairs_freed(core); /* or it waits, and this comes again */
+        (void)worker_graphs_gone(core);
     }
     worker_streams_flush(core);
     core->advancing = false;

@@ -15,7 +15,7 @@
 #include "tests/integration/cluster.h"
 
 #define COUNT (3 << 18) /* 3 MiB of floats: more than the fake NCCL keeps for a receiver */
-enum { ROUNDS = 3, OBJECTS = 8 };
+enum { ROUNDS = 3, OBJECTS = 8, GRAPHS = 20 };
 
 static struct plasmon_client *start(void)
 {
@@ -157,6 +157,52 @@ TEST(the_doctor_shows_what_is_left_of_broken_pairs)
     }
     doctor_await(client, "\nLeft of broken pairs and teams", false);
     ASSERT_EQ(restarts_of(client, 0), 0);
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
+static void axpy_both(struct plasmon_client *client, struct plasmon_ref *const *y,
+                      struct plasmon_ref *const *x)
+{
+    for (int device = 0; device < 2; device++) {
+        CLUSTER_OK(cluster_axpy(client, y[device], x[device], 2, device));
+        CLUSTER_OK(cluster_axpy(client, y[device], x[device], 1, device));
+    }
+}
+
+/*
+ * Destroying what was recorded waits, in this driver, until nothing is on the device. Where that is done beside halves of transfers, both devices
+ * soon wait for halves that the other one has not put in.
+ */
+TEST(recorded_graphs_come_and_go_beside_pairs)
+{
+    struct plasmon_client *client = start();
+    struct plasmon_ref *x[2], *y[2], *put[GRAPHS][2], *copied[GRAPHS][2];
+    struct plasmon_graph *graph;
+
+    for (int i = 0; i < 2; i++) {
+        x[i] = cluster_put(client, 1024, 1, i);
+        y[i] = cluster_put(client, 1024, 2, i);
+    }
+    for (int i = 0; i < 2 * GRAPHS; i++) {
+        put[i / 2][i % 2] = cluster_put(client, COUNT, (float)i, i % 2);
+    }
+    for (int round = 0; round < GRAPHS; round++) {
+        CLUSTER_OK(plasmon_graph_begin(client, &graph));
+        axpy_both(client, y, x);
+        CLUSTER_OK(plasmon_graph_end(client, graph));
+        CLUSTER_OK(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, NULL));
+        for (int i = 0; i < 2; i++) {
+            copied[round][i] = cluster_copy(client, put[round][i], 1 - i);
+        }
+        CLUSTER_OK(plasmon_graph_release(client, graph));
+    }
+    for (int i = 0; i < 2 * GRAPHS; i++) {
+        cluster_expect_ramp(client, copied[i / 2][i % 2], COUNT, (float)i, 1);
+        CLUSTER_OK(plasmon_release(client, copied[i / 2][i % 2]));
+        CLUSTER_OK(plasmon_release(client, put[i / 2][i % 2]));
+    }
+    ASSERT_EQ(restarts_of(client, 0) + restarts_of(client, 1), 0);
     plasmon_finish(client);
     cluster_expect_gone(CLUSTER_GONE_MS);
 }

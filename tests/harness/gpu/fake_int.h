@@ -120,5 +120,6 @@ bool fake_memory_may_copy(const void *host, size_t bytes);
 void fake_memory_enter(void);
 void fake_memory_leave(void);
 void fake_sync(struct fake_stream *stream);
+void fake_quiet(void); /* until nothing is on the device */
 
 #endif

@@ -38,12 +38,17 @@ static bool busy(void)
     return found;
 }
 
-EXPORT void fake_host_free(void)
+void fake_quiet(void)
 {
-    (void)pthread_rwlock_wrlock(&host_memory);
     while (busy()) {
         (void)usleep(100);
     }
+}
+
+EXPORT void fake_host_free(void)
+{
+    (void)pthread_rwlock_wrlock(&host_memory);
+    fake_quiet();
     (void)pthread_rwlock_unlock(&host_memory);
 }
 

@@ -6,6 +6,7 @@
  * it.
  */
 #include "tests/unit/worker/fake.h"
+#include "worker/core_int.h"
 
 #define GRAPH PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH
 #define COUNT 4
@@ -290,6 +291,51 @@ TEST(a_graph_that_is_forgotten_under_way_goes_with_its_launch)
     fake_finish(fake, 0, 7);
     ASSERT_STR(fake_calls(fake), "drop:1 norecorder");
     ASSERT_EQ(fake_memory(fake).bytes_used, before);
+    fake_destroy(fake);
+}
+
+/* Its memory comes back at once. What was recorded may have to wait for the device in the driver, so that waits here. */
+TEST(what_was_recorded_goes_when_nothing_is_on_the_device)
+{
+    struct fake *fake = world(9);
+    uint64_t before   = fake_memory(fake).bytes_used;
+
+    go_and_finish(fake, 7, 1, 2, RECORDED "1 replay:0:1 signal:0:7");
+    fake_fill(fake, 8, 7, COUNT);
+    (void)fake_calls(fake);
+    forget(fake, 9);
+    ASSERT_STR(fake_calls(fake), "");
+    ASSERT_TRUE(fake_memory(fake).bytes_used > before); /* what was filled */
+    fake_finish(fake, 0, 8);
+    ASSERT_STR(fake_calls(fake), "drop:1 norecorder");
+    fake_destroy(fake);
+}
+
+/* Something is always on the device, and graphs come and go: the front waits for a quiet device once in so many. */
+TEST(recordings_that_wait_to_be_destroyed_are_bounded)
+{
+    struct fake *fake = world(9);
+    uint64_t seq      = 7;
+    struct fake_launch launch;
+    struct part part;
+
+    fake_fill(fake, seq, 7, COUNT); /* is not over */
+    for (uint64_t i = 0; i <= WORKER_GRAPHS_GONE; i++) {
+        seq++;
+        graph_launch(&launch, seq, 9 + i, 1, 2);
+        ASSERT_OK(fake_send(fake, &launch));
+        ASSERT_CONTAINS(fake_calls(fake), "replay:1:");
+        fake_finish(fake, 1, seq);
+        forget(fake, 9 + i);
+        part_init(&part, 10 + i);
+        ASSERT_OK(tell(fake, &part));
+        ASSERT_STR(fake_calls(fake), "");
+    }
+    graph_launch(&launch, ++seq, 10 + WORKER_GRAPHS_GONE, 1, 2);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "");
+    fake_finish(fake, 0, 7);
+    ASSERT_CONTAINS(fake_calls(fake), "drop:65 norecorder");
     fake_destroy(fake);
 }
 
