@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/linger.h"
 #include "base/log.h"
 #include "transfer/pair_int.h"
 
@@ -14,12 +15,21 @@
     UINT64_C(50000000) /* between looks at what a communicator says of itself */
 #define LOOK_LOCK_NS \
     UINT64_C(1000000) /* between looks with the lock, whatever the words say */
-#define SPIN_NS \
-    UINT64_C(50000) /* since something moved, without a nap; then with short ones */
-#define SHORT_NS      UINT64_C(100000000)
 #define LOOKS_A_CLOCK 32u
 #define SLEEP_NS      UINT64_C(100000000)
+#define LINGER_MIN_NS UINT64_C(5000)       /* with the lock in between, which others want */
 #define AWAY_NS       UINT64_C(3000000000) /* the whole process was, and the worker with it */
+
+/*
+ * Between looks while something is under way: an operation of 16 MiB takes 70 us, and the next one behind what waits for it is sent when it is seen to be over. Where
+ * processors are few they are wanted by others (base/linger.h).
+ */
+static const struct pl_pauses pauses     = {.at_once_ns = 100000,
+                                            .min_ns     = 10000,
+                                            .max_ns     = 100000};
+static const struct pl_pauses pauses_few = {.at_once_ns = 20000,
+                                            .min_ns     = 20000,
+                                            .max_ns     = 200000};
 
 static uint64_t word_of(struct store_word *word)
 {
@@ -205,6 +215,13 @@ static uint64_t words_sum(const struct transfer_pairs *pairs)
     return sum;
 }
 
+static void nap(uint64_t ns)
+{
+    const struct timespec pause = {.tv_nsec = (long)ns};
+
+    (void)nanosleep(&pause, NULL); /* cut short is as good */
+}
+
 /*
  * Until a word is another than it was, or somebody says that there is something to see. Without the lock: who enqueues takes it several times an operation,
  * and would meet the watcher there again and again, for an instant that costs both a system call. (Two H200s, 16 MiB both ways: a fifth of the time of the thread that
@@ -214,7 +231,7 @@ static void pause_between(const struct transfer_pairs *pairs, uint64_t seen,
                           uint64_t looked_ns, uint64_t moved_ns)
 {
     for (;;) {
-        uint64_t now_ns;
+        uint64_t now_ns, pause_ns;
 
         for (uint32_t i = 0; i < LOOKS_A_CLOCK; i++) {
             /* Relaxed: who is nudged takes the lock. */
@@ -228,13 +245,29 @@ static void pause_between(const struct transfer_pairs *pairs, uint64_t seen,
         if (now_ns - looked_ns > LOOK_LOCK_NS) {
             return;
         }
-        if (now_ns - moved_ns > SPIN_NS) {
-            const struct timespec nap = {.tv_nsec =
-                                             now_ns - moved_ns < SHORT_NS ? 20000 : 200000};
-
-            (void)nanosleep(&nap, NULL); /* cut short is as good */
+        pause_ns =
+            pl_pause_ns(pl_linger_ns() > 0 ? &pauses : &pauses_few, now_ns - moved_ns);
+        if (pause_ns > 0) {
+            nap(pause_ns);
         }
     }
+}
+
+/*
+ * Nothing is under way, or all that is waits for a word of the head. What a thread that sleeps is woken for it sees a tenth of a millisecond late where processors
+ * are put to sleep (base/linger.h), more than an operation takes: so a moment ago is too early to sleep.
+ */
+static void rest_locked(struct transfer_pairs *pairs, uint64_t now_ns, uint64_t moved_ns)
+{
+    if (now_ns - moved_ns < pl_linger_ns()) {
+        pl_mutex_unlock(&pairs->lock);
+        nap(pl_max_u64(pl_linger_pause_ns(now_ns - moved_ns, false), LINGER_MIN_NS));
+        pl_mutex_lock(&pairs->lock);
+        return;
+    }
+    pairs->watcher_sleeps = true;
+    (void)pl_cond_wait_until(&pairs->changed, &pairs->lock, now_ns + SLEEP_NS);
+    pairs->watcher_sleeps = false;
 }
 
 void pair_watch_nudge_locked(struct transfer_pairs *pairs)
@@ -255,7 +288,9 @@ void *pair_watch_run(void *user)
 {
     struct transfer_pairs *pairs = user;
     uint64_t checked_ns = 0, moved_ns = 0;
+    bool busy = false;
 
+    pl_linger_thread();
     pl_mutex_lock(&pairs->lock);
     while (!pairs->stop) {
         uint64_t now_ns = pl_now_ns();
@@ -271,7 +306,9 @@ void *pair_watch_run(void *user)
         }
         pairs_look_locked(pairs, check, now_ns);
         worker_look_locked(pairs, now_ns);
-        if (busy_locked(pairs)) {
+        moved_ns = !busy && busy_locked(pairs) ? now_ns : moved_ns;
+        busy     = busy_locked(pairs);
+        if (busy) {
             pl_mutex_unlock(&pairs->lock);
             if (room) { /* whoever it wakes finds the lock free */
                 pair_notify(pairs);
@@ -282,10 +319,7 @@ void *pair_watch_run(void *user)
             if (room) {
                 pair_notify(pairs);
             }
-            pairs->watcher_sleeps = true;
-            (void)pl_cond_wait_until(&pairs->changed, &pairs->lock, now_ns + SLEEP_NS);
-            pairs->watcher_sleeps = false;
-            moved_ns              = pl_now_ns();
+            rest_locked(pairs, now_ns, moved_ns);
         }
     }
     pl_mutex_unlock(&pairs->lock);
