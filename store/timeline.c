@@ -46,6 +46,21 @@ uint8_t store_timeline_known(const struct store_timeline *timeline, uint64_t seq
     return __atomic_load_n(&timeline->known[seq % STORE_RING], __ATOMIC_ACQUIRE);
 }
 
+void store_timeline_hold(struct store_timeline *timeline, uint64_t seq, uint64_t by)
+{
+    uint64_t back = by == 0 || seq - by > UINT16_MAX ? 0 : seq - by;
+
+    assert(by < seq);
+    __atomic_store_n(&timeline->held[seq % STORE_RING], (uint16_t)back, __ATOMIC_RELEASE);
+}
+
+bool store_timeline_held(struct store_timeline *timeline, uint64_t seq)
+{
+    uint64_t back = __atomic_load_n(&timeline->held[seq % STORE_RING], __ATOMIC_ACQUIRE);
+
+    return back != 0 && !store_timeline_done(timeline, seq - back);
+}
+
 void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint32_t stream)
 {
     uint64_t enqueued = timeline->enqueued; /* ours to write */

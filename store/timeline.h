@@ -14,7 +14,7 @@
  * next. Not of every launch: of one that must not run for ever, whose word comes right behind it, and of those that overwrite something in place
  * (worker/begun.c). So whoever watches knows when it began; and after a death, as long as `begun` is below a launch whose begin is
  * told, that launch and all behind it in its stream have touched nothing. `known` says which launches these are, and what else the host
- * knew of each when it enqueued it. It is the worker's alone, who is dead when it is read.
+ * knew of each when it enqueued it. `held` says of a launch which other one's word it comes behind. Both are the worker's alone, who is dead when they are read.
  *
  * BEAT. The worker counts it up, with each step of its start and then in its main loop; the store fences a worker whose beat stands still.
  *
@@ -31,7 +31,7 @@
 #include "base/base.h"
 #include "store/phases.h"
 
-#define STORE_TIMELINE_MAGIC   0x706c736d746c3036ull /* "plsmtl06" */
+#define STORE_TIMELINE_MAGIC   0x706c736d746c3037ull /* "plsmtl07" */
 #define STORE_STREAM_MAX       16u
 #define STORE_RING             65536u /* launches; the head keeps fewer than half of it outstanding */
 #define STORE_STAGE_SLOTS      16u /* host route: slots of the receiver's staging slab */
@@ -83,6 +83,8 @@ struct store_timeline {
     uint64_t
         ring[STORE_RING]; /* seq << STORE_RING_SEQ_SHIFT | STORE_RING_FAILED | stream */
     uint8_t known[STORE_RING]; /* enum store_known, of the launch that the ring names */
+    uint16_t
+        held[STORE_RING]; /* the same: how far back the launch is that holds it; 0: none */
 };
 
 enum store_point_state {
@@ -106,6 +108,13 @@ bool store_timeline_failed(struct store_timeline *timeline,
 void store_timeline_know(struct store_timeline *timeline, uint64_t seq, uint8_t what);
 void store_timeline_unknow(struct store_timeline *timeline, uint64_t seq, uint8_t mask);
 uint8_t store_timeline_known(const struct store_timeline *timeline, uint64_t seq);
+/*
+ * By the worker, of a launch that is about to be enqueued: its stream comes to it only when the word of launch `by`, an earlier one of this device, shows that
+ * one done; 0: nothing of the kind is known. Who is too far back for the ring to name counts as none.
+ */
+void store_timeline_hold(struct store_timeline *timeline, uint64_t seq, uint64_t by);
+/* A launch holds it that is not done. */
+bool store_timeline_held(struct store_timeline *timeline, uint64_t seq);
 /*
  * By the store, of a device that was given up: whatever anybody waits for is over, now and from now on. What it was to make is not there;
  * the head has failed it before anybody could read it.

@@ -2,23 +2,29 @@
  * What has begun: so that a death costs only launches that were running.
  *
  * A launch that overwrites something in place cannot be done twice, so after a death it matters whether it had begun. Two facts
- * that the device leaves in the timeline say that one had not:
+ * that the device leaves in the timeline say that one had not, and one that the host does:
  *
  *   the word     The word of a stream is written after a launch E (STORE_KNOWN_SIGNALS) and before anything behind it. As long as it does not
  *                show E done, nothing behind E in that stream has begun. It is written anyway, so this costs nothing.
  *   the begin    `begun` of a stream is written behind all that a launch L waits for, and right before its work (STORE_KNOWN_TELLS). As long
  *                as it is below L, neither L nor anything behind it has begun.
  *
+ *   the hold     L comes behind the write of another stream's word, which its own stream joined (store_timeline_hold). As long as that word does not show
+ *                the launch that it was written after, neither L nor anything behind it has begun. Nothing is added to what the device does.
+ *
  * WHO TELLS ITS BEGIN. On a CPU device (begins_cheap) each launch that overwrites: the stream's thread stores a word. On a GPU such a write
- * takes as long as a small kernel, so only the first overwriting launch behind something that can hold the stream up for long: a wait for
- * another device, or a join with another stream. In a stream that nothing holds up the words have to do: what is lost is at most the batch
- * that was running, WORKER_SIGNAL_EVERY launches or signal_bytes of work. So may be a batch that has run, while its word is behind a join with a stream
+ * takes as long as a small kernel, so only the first overwriting launch behind a wait for another device, which can hold the stream up for long.
+ * What its own device holds up the words have to tell, of its stream and of those that this one joined: what is lost is at most the batch
+ * that was running in each, WORKER_SIGNAL_EVERY launches or signal_bytes of work. So may be a batch that has run, while its word is behind a join with a stream
  * of the same device that takes long: a word before each join would tell, but every graph with branches would pay the 2.6 us for each of its joins, for
  * a death in just that moment. (Before what waits for another device words are written anyway.) A recorded graph is one launch here: its begin is
  * told before it is replayed, and when it has begun all of it has.
  *
- * THE ORDER OF OUR OWN STORES. A worker dies between any two of them. ENQUEUED is there before the first call that gives the device work,
- * TELLS after the write of `begun` is in the stream and before the work is, SIGNALS after the write of the word is. Each fact
+ * WHICH WORD HOLDS. A launch may come behind several streams' words. One is written down, the last that was not there yet when the launch was enqueued, for the
+ * earlier ones are likely to be passed before it.
+ *
+ * THE ORDER OF OUR OWN STORES. A worker dies between any two of them. ENQUEUED is there before the first call that gives the device work, the hold, or that there is none,
+ * before that and after the join is in the stream, TELLS after the write of `begun` is in the stream and before the work is, SIGNALS after the write of the word is. Each fact
  * that is missing makes a launch that has not begun look as if it might have, and never the other way round.
  *
  * THE NEXT DEATH. The facts are about what one incarnation enqueued. The next one writes down what may have begun (STORE_KNOWN_BEGUN, which
@@ -37,14 +43,35 @@ void worker_begun_held_up(struct worker_core *core, uint32_t stream)
     core->streams[stream].held_up = true;
 }
 
+static bool must_not_come_twice(const struct worker_launch *launch)
+{
+    return worker_launch_is_function(launch) && worker_launch_overwrites(launch);
+}
+
 bool worker_begun_tells(const struct worker_core *core, const struct worker_launch *launch,
                         uint32_t stream)
 {
     if (launch->time_limit_ms != 0) {
         return true;
     }
-    return worker_launch_is_function(launch) && worker_launch_overwrites(launch) &&
+    return must_not_come_twice(launch) &&
            (core->config.begins_cheap || core->streams[stream].held_up);
+}
+
+void worker_begun_hold(struct worker_core *core, const struct worker_launch *launch,
+                       uint32_t stream)
+{
+    const struct worker_stream *mine = &core->streams[stream];
+    const uint64_t *joined =
+        pl_bug("worker.held_by_work") ? mine->joined : mine->joined_word;
+    uint64_t by = 0;
+
+    for (uint32_t i = 0; i < core->stream_count && must_not_come_twice(launch); i++) {
+        if (joined[i] > by && joined[i] > worker_stream_word(core, i)) {
+            by = joined[i];
+        }
+    }
+    store_timeline_hold(core->timeline, launch->seq, by);
 }
 
 plasmon_status_t worker_begun_tell(struct worker_core *core,
@@ -81,6 +108,9 @@ static bool launch_begun(const struct worker_core *core, uint64_t seq, uint32_t 
     }
     if ((known & STORE_KNOWN_ENQUEUED) != 0 && (known & STORE_KNOWN_TELLS) != 0 &&
         begun_of(core, stream) < seq) {
+        *io_held = true;
+    }
+    if ((known & STORE_KNOWN_ENQUEUED) != 0 && store_timeline_held(core->timeline, seq)) {
         *io_held = true;
     }
     begun = (known & STORE_KNOWN_BEGUN) != 0 ||

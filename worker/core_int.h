@@ -193,7 +193,7 @@ struct worker_stream {
     uint64_t signalled;        /* a write of the word up to this seq went in, or was made */
     uint64_t signalled_before; /* the one before that */
     bool woken;                /* the core stored the word since the last wake */
-    bool held_up;        /* a wait or a join went in since a begin was told (begun.c) */
+    bool held_up; /* a wait for another device went in since a begin was told (begun.c) */
     uint32_t limited;    /* enqueued launches with a time limit */
     uint64_t watched;    /* the last one that was seen to have begun ... */
     uint64_t watched_ns; /* ... at this time */
@@ -439,6 +439,9 @@ bool worker_reuse_create(struct worker_core *core); /* false: no memory */
 void worker_reuse_destroy(struct worker_core *core);
 /* A launch came; the head retires a buffer; a launch was enqueued. */
 void worker_reuse_note(struct worker_core *core, const struct worker_launch *launch);
+/* As an operand, or as the source of a piece that lies here. */
+bool worker_launch_uses(const struct worker_core *core, const struct worker_launch *launch,
+                        uint32_t slot, uint32_t generation);
 void worker_reuse_retire(struct worker_core *core, uint64_t buffer);
 void worker_reuse_enqueued(struct worker_core *core, const struct worker_launch *launch);
 void worker_reuse_tidy(struct worker_core *core); /* something was freed */
@@ -587,6 +590,9 @@ bool worker_begun_tells(const struct worker_core *core, const struct worker_laun
                         uint32_t stream);
 plasmon_status_t worker_begun_tell(struct worker_core *core,
                                    const struct worker_launch *launch, uint32_t stream);
+/* Whose word it comes behind in its stream is written down. Before it is ENQUEUED, after its joins. */
+void worker_begun_hold(struct worker_core *core, const struct worker_launch *launch,
+                       uint32_t stream);
 /* Of the unfinished launches: those that have not begun, in any incarnation. What was known of them is taken back. */
 plasmon_status_t worker_begun_recover(struct worker_core *core,
                                       struct wire_ranges *out_untouched);

@@ -493,6 +493,7 @@ static void work_or_failure(struct worker_core *core, struct worker_launch *laun
 
     pl_err_init(&err);
     if (status == PLASMON_OK) {
+        worker_begun_hold(core, launch, stream);
         store_timeline_know(core->timeline, launch->seq, STORE_KNOWN_ENQUEUED);
         if (tells && !late) {
             status = worker_begun_tell(core, launch, stream);

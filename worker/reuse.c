@@ -123,20 +123,19 @@ void worker_reuse_note(struct worker_core *core, const struct worker_launch *lau
     }
 }
 
-static bool launch_uses(const struct worker_core *core, const struct worker_launch *launch,
-                        const struct retired *retired)
+bool worker_launch_uses(const struct worker_core *core, const struct worker_launch *launch,
+                        uint32_t slot, uint32_t generation)
 {
     for (uint32_t i = 0; i < launch->operand_count; i++) {
-        if (launch->operands[i].slot == retired->slot &&
-            launch->operands[i].generation == retired->generation) {
+        if (launch->operands[i].slot == slot &&
+            launch->operands[i].generation == generation) {
             return true;
         }
     }
     for (uint32_t i = 0; i < launch->piece_count; i++) {
         uint64_t src = launch->pieces[i].src;
 
-        if (wire_buffer_slot(src) == retired->slot &&
-            wire_buffer_generation(src) == retired->generation &&
+        if (wire_buffer_slot(src) == slot && wire_buffer_generation(src) == generation &&
             piece_local(core, &launch->pieces[i])) {
             return true;
         }
@@ -154,7 +153,8 @@ static void users_find(const struct worker_core *core, const struct retired *ret
 
         for (const struct worker_launch *launch = core->streams[i].running.first;
              launch != NULL; launch             = launch->next) {
-            if (launch->seq > word && launch_uses(core, launch, retired)) {
+            if (launch->seq > word &&
+                worker_launch_uses(core, launch, retired->slot, retired->generation)) {
                 out_behind[i] = launch->seq;
             }
         }

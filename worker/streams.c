@@ -27,8 +27,9 @@
  * so with other devices on the host each batch has its write.
  *
  * OVERWRITING. After a crash whatever the words do not show as done is done again. What has read or written a buffer must not be done again
- * after another stream has overwritten it, so a launch that overwrites waits for the other stream's word too, not just for its work. (In
- * one stream the word covers both, or neither: then the head knows that the reader cannot run again.) A launch whose memory was another
+ * after another stream has overwritten it, so a launch that overwrites waits for the other stream's word too, not just for its work, if what is there
+ * uses what it overwrites. (In one stream the word covers both, or neither: then the head knows that the reader cannot run again.) What it only reads is made
+ * again with the same content. A launch whose memory was another
  * buffer's a moment ago (reuse.c) waits for the words of all that used that, in its own stream too: of this overwriting the head
  * knows nothing.
  */
@@ -294,14 +295,46 @@ void worker_stream_before_work(struct worker_core *core, const struct worker_lau
     }
 }
 
-/* Behind launch `seq` of this device; word: behind the write of its word too. */
+static bool uses_overwritten(const struct worker_core *core,
+                             const struct worker_launch *earlier,
+                             const struct worker_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        const struct worker_operand *operand = &launch->operands[i];
+
+        if (operand->writes && !operand->fresh &&
+            worker_launch_uses(core, earlier, operand->slot, operand->generation)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Launch `seq`, which is in that stream and not done, must be shown done before this one begins. */
+static bool word_first(const struct worker_core *core, const struct worker_launch *launch,
+                       uint32_t stream, uint64_t seq)
+{
+    const struct worker_launch *earlier = core->streams[stream].running.first;
+
+    if (!worker_launch_overwrites(launch) || pl_bug("worker.overwrite_unsaid")) {
+        return false;
+    }
+    while (earlier != NULL && earlier->seq < seq) {
+        earlier = earlier->next;
+    }
+    return earlier == NULL || uses_overwritten(core, earlier, launch);
+}
+
+/* What comes behind launch `seq` of this device: the work of this one; or the write of that one's word too; or that if it uses what this one overwrites. */
+enum behind { BEHIND_WORK, BEHIND_WORD, BEHIND_WORD_IF_USED };
+
 static void order_local(struct worker_core *core, struct worker_launch *launch,
-                        uint32_t stream, uint64_t seq, bool word, bool *io_clear)
+                        uint32_t stream, uint64_t seq, enum behind behind, bool *io_clear)
 {
     struct worker_stream *mine = &core->streams[stream];
     plasmon_status_t status;
     uint32_t other, slot;
-    bool by_mark;
+    bool by_mark, word;
 
     if (store_timeline_done(core->timeline, seq)) {
         return;
@@ -311,6 +344,8 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
         return; /* not clear of it, but behind it: stream_idle() knows */
     }
     *io_clear = false;
+    word      = behind == BEHIND_WORD ||
+           (behind == BEHIND_WORD_IF_USED && word_first(core, launch, other, seq));
     if ((word ? mine->joined_word[other] : mine->joined[other]) >= seq ||
         pl_bug("worker.skip_join")) {
         return;
@@ -333,7 +368,6 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
     }
     worker_stream_put(core, stream, 1);
     worker_stream_put(core, other, by_mark ? 0 : 1); /* what is joined is noted there */
-    worker_begun_held_up(core, stream);
     if (by_mark) {
         launch->behind_mark |= core->streams[other].mark_pipeline[slot];
         mine->joined[other] =
@@ -350,7 +384,7 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
 static void order_reuse(struct worker_core *core, struct worker_launch *launch,
                         uint32_t stream, bool *io_clear)
 {
-    bool word = !pl_bug("worker.reuse_unsaid");
+    enum behind behind = pl_bug("worker.reuse_unsaid") ? BEHIND_WORK : BEHIND_WORD;
 
     for (uint32_t i = 0; i < core->stream_count; i++) {
         uint64_t seq    = core->behind[i];
@@ -358,10 +392,10 @@ static void order_reuse(struct worker_core *core, struct worker_launch *launch,
         if (seq == 0 || pl_bug("worker.reuse_at_once")) {
             continue;
         }
-        if (i == stream && word && core->streams[i].signalled < seq) {
+        if (i == stream && behind == BEHIND_WORD && core->streams[i].signalled < seq) {
             worker_stream_signal(core, i);
         }
-        order_local(core, launch, stream, seq, word, io_clear);
+        order_local(core, launch, stream, seq, behind, io_clear);
     }
 }
 
@@ -423,8 +457,7 @@ bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
         uint64_t *word, value;
 
         if (host_device == core->config.host_device) {
-            order_local(core, launch, stream, seq, worker_launch_overwrites(launch),
-                        &clear);
+            order_local(core, launch, stream, seq, BEHIND_WORD_IF_USED, &clear);
         } else if (host_device < core->config.host_device_count &&
                    core->config.timelines[host_device] != NULL &&
                    store_timeline_point(core->config.timelines[host_device], seq, &word,
@@ -435,7 +468,7 @@ bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
     if (launch->graph != NULL && worker_graph_last(launch->graph) != 0) {
         /* Its memory, and what is replayed, serve one launch at a time. */
         order_local(core, launch, stream, worker_graph_last(launch->graph),
-                    worker_launch_overwrites(launch), &clear);
+                    worker_launch_overwrites(launch) ? BEHIND_WORD : BEHIND_WORK, &clear);
     }
     order_reuse(core, launch, stream, &clear);
     waits_enqueue(core, launch, stream, &clear);

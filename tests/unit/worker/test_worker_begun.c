@@ -61,7 +61,7 @@ TEST(where_it_is_cheap_each_one_that_overwrites_tells)
     fake_destroy(fake);
 }
 
-TEST(elsewhere_only_what_something_may_hold_up)
+TEST(elsewhere_only_what_another_device_may_hold_up)
 {
     struct fake *fake = fake_create();
 
@@ -69,8 +69,8 @@ TEST(elsewhere_only_what_something_may_hold_up)
     fake_fill(fake, 2, 2, 4); /* stream 1 */
     update_after(fake, 3, FAKE_BASE + FAKE_US, 1, 2);
     ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 run:1:fill signal:1:2 "
-                                 "join:0:1 begin:0:3 run:0:spin signal:0:3");
-    update(fake, 4); /* nothing new can hold it up */
+                                 "join:0:1 run:0:spin signal:0:3");
+    update(fake, 4);
     ASSERT_STR(fake_calls(fake), "run:0:spin signal:0:4");
     fake_peer_publish(fake, 0, 1, 5);
     update_after(fake, 5, FAKE_BASE + 0, 1, 4);
@@ -133,6 +133,86 @@ TEST(one_whose_begin_was_not_told_has_not_begun_nor_what_lies_behind_it)
     begins(fake, 0, 2);
     update(fake, 3); /* behind the word of 2 */
     ASSERT_STR(die(fake), "3+1");
+    fake_destroy(fake);
+}
+
+/* 3 is in stream 0, behind 1 there and behind 2 in stream 1. */
+static struct fake *joined(void)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    fake_fill(fake, 2, 2, 4);
+    update_after(fake, 3, FAKE_BASE + FAKE_US, 1, 2);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 run:1:fill signal:1:2 "
+                                 "join:0:1 run:0:spin signal:0:3");
+    return fake;
+}
+
+TEST(what_joined_a_stream_has_not_begun_before_the_word_of_that_one)
+{
+    struct fake *fake = joined();
+
+    update(fake, 4); /* nor what lies behind it */
+    fake_finish(fake, 0, 1);
+    ASSERT_STR(die(fake), "3+2");
+    fake_destroy(fake);
+
+    fake = joined();
+    fake_finish(fake, 1, 2);
+    fake_finish(fake, 0, 1);
+    ASSERT_STR(die(fake), "");
+    fake_destroy(fake);
+}
+
+TEST(the_last_word_that_is_not_there_holds)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    for (uint64_t seq = 1; seq <= 3; seq++) { /* a stream each */
+        fake_fill(fake, seq, (uint32_t)seq, 4);
+    }
+    fake_launch_init(&launch, 4, RUN);
+    fake_launch_function(&launch, "spin");
+    fake_launch_scalar(&launch, 0);
+    fake_launch_operand(&launch, KERNEL_INOUT, 1, 4)->consume = 1;
+    for (uint64_t seq = 1; seq <= 3; seq++) {
+        fake_launch_after(&launch, FAKE_BASE + FAKE_US, seq);
+    }
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    ASSERT_STR(die(fake), "4+1"); /* 3 is not done */
+    fake_destroy(fake);
+}
+
+TEST(a_launch_that_comes_again_is_held_by_nothing_of_old)
+{
+    struct fake *fake = joined();
+
+    fake_finish(fake, 0, 1);
+    ASSERT_STR(die(fake), "3+1");
+    fake_fill(fake, 2, 2, 4);
+    fake_finish(fake, 1, 2);
+    update_after(fake, 3, FAKE_BASE + FAKE_US, 1, 2);
+    ASSERT_STR(die(fake), ""); /* it may have begun */
+    fake_destroy(fake);
+}
+
+TEST(who_is_too_far_back_holds_nobody)
+{
+    struct fake *fake               = fake_create();
+    struct store_timeline *timeline = fake->timelines[FAKE_US];
+
+    timeline->enqueued = STORE_RING;
+    store_timeline_publish(timeline, STORE_RING + 1, 3);
+    store_timeline_hold(timeline, STORE_RING + 2, STORE_RING + 1);
+    ASSERT_TRUE(store_timeline_held(timeline, STORE_RING + 2));
+    store_timeline_hold(timeline, STORE_RING + 2, 2);
+    ASSERT_TRUE(!store_timeline_held(timeline, STORE_RING + 2));
+    store_timeline_hold(timeline, STORE_RING + 2, 0);
+    ASSERT_TRUE(!store_timeline_held(timeline, STORE_RING + 2));
     fake_destroy(fake);
 }
 

@@ -174,7 +174,27 @@ TEST(a_word_that_another_stream_needs_does_not_wait)
     fake_launch_after(&launch, FAKE_BASE + FAKE_US, 4); /* the stream of this one */
     fake_launch_after(&launch, FAKE_BASE + FAKE_US, 3);
     ASSERT_OK(fake_send(fake, &launch));
-    ASSERT_CONTAINS(fake_calls(fake), "signal:0:3 join:1:0 begin:1:5 run:1:fill");
+    ASSERT_CONTAINS(fake_calls(fake), "signal:0:3 join:1:0 run:1:fill");
+    fake_destroy(fake);
+}
+
+/* What it only reads is made again with the same content: its work will do. */
+TEST(a_word_of_what_is_only_read_can_wait)
+{
+    struct fake *fake = busy(fake_create_lone());
+    struct fake_launch launch;
+
+    chain(fake, 3, 3);
+    fill(fake, 4); /* into a slot of its own, in the other stream */
+    ASSERT_STR(fake_calls(fake), "run:0:fill run:1:fill signal:1:4");
+    fake_launch_init(&launch, 5, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+    fake_launch_function(&launch, "add_into");
+    fake_launch_operand(&launch, KERNEL_INOUT, SLOT + 4, 4)->consume = 1;
+    fake_launch_operand(&launch, KERNEL_IN, SLOT, 4);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 4);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 3);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "join:1:0 run:1:add_into signal:1:5");
     fake_destroy(fake);
 }
 
