@@ -424,13 +424,18 @@ plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
     plasmon_status_t status, moved;
     struct pair *pair;
     uint64_t number;
+    bool doubted;
 
     pl_mutex_lock(&pairs->lock);
-    pair   = pair_find_locked(pairs, &half->key);
-    number = transfer_lane_number(lane);
+    pair    = pair_find_locked(pairs, &half->key);
+    number  = transfer_lane_number(lane);
+    doubted = pair != NULL && pair->on.doubted;
     pl_mutex_unlock(&pairs->lock);
     PL_CHECK(pair != NULL);
-    if (half->with_bytes) {
+    if (doubted) {
+        /* Perhaps one before was refused, and this one would meet what the other side has for that. It is known: somebody decides that the pair is broken. */
+        moved = pl_err_set(&err, PLASMON_EDEPENDENCY, "one before it failed");
+    } else if (half->with_bytes) {
         /* The pair's comm is ours: it is taken away only after a break or a close, which come by the same lock as this call. */
         moved = operation_put(pairs, pair, half, &err);
     } else {

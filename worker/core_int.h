@@ -251,6 +251,8 @@ struct worker_comm {
     uint64_t id_epoch; /* whose id this is */
     uint8_t id[WIRE_PAIR_ID_BYTES];
     uint64_t broken; /* every epoch up to this one is */
+    uint64_t
+        doubted; /* of that epoch a half of ours failed: none behind it goes by the pair */
     uint64_t staged; /* ... and what was to go by those goes by the host route */
     uint64_t bytes;  /* of device memory, when it was opened */
     uint64_t

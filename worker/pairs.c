@@ -546,8 +546,8 @@ static bool half_front(struct worker_core *core, struct worker_comm *pair,
         return core->config.ops->pair_settled(core->config.user, lane) ||
                wait_for_pair(core);
     }
-    if (launch->comm <= pair->broken || launch->comm != pair->key.epoch ||
-        pair->state != WORKER_PAIR_OPEN) {
+    if (launch->comm <= pair->broken || launch->comm <= pair->doubted ||
+        launch->comm != pair->key.epoch || pair->state != WORKER_PAIR_OPEN) {
         return wait_for_pair(core); /* the head says what is to become of it */
     }
     /* A team takes our own member; the others' are complete when their parts are on their lanes. */
@@ -621,6 +621,20 @@ static plasmon_status_t moved(struct worker_core *core, struct worker_launch *la
     return status;
 }
 
+/*
+ * One of ours is not on the lane. Operations meet in their order, so the next one would meet what the other side has there for this one, and end well with other bytes.
+ * The head hears that something failed, and breaks it.
+ */
+static void doubt(struct worker_core *core, const struct worker_launch *launch)
+{
+    const struct worker_pair_key key = key_of(launch);
+    struct worker_comm *pair         = pair_of(core, &key);
+
+    if (pair != NULL) { /* it is there: it was usable */
+        pair->doubted = pl_max_u64(pair->doubted, launch->comm);
+    }
+}
+
 plasmon_status_t worker_pair_enqueue(struct worker_core *core, struct worker_launch *launch,
                                      uint32_t stream, uint64_t offset)
 {
@@ -635,6 +649,9 @@ plasmon_status_t worker_pair_enqueue(struct worker_core *core, struct worker_lau
     };
 
     launch->by_pair = true;
+    if (offset == WORKER_NOWHERE) {
+        doubt(core, launch);
+    }
     return moved(core, launch, stream, &half);
 }
 
@@ -716,6 +733,7 @@ void worker_joint_failed(struct worker_core *core, const struct worker_launch *l
 
     if (worker_launch_is_joint(launch) && !launch->by_pair &&
         worker_pair_usable(core, launch)) {
+        doubt(core, launch);
         report(core, &key, PLASMON__V1__PAIR_EVENT__PAIR_TROUBLE, 0,
                "a part of a collective failed");
     }

@@ -800,7 +800,9 @@ plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
         if (half->key.team == 0) {
             touch_note(worker, receives, number, half->offset);
         }
-        put_operation(worker, pair, half);
+        if (!pair->on.doubted) {
+            put_operation(worker, pair, half);
+        }
         put_done(worker, index, stream, number);
     }
     put_word(worker, stream, SIM_OP_WAIT, &pairs->over[index], number);
@@ -814,6 +816,7 @@ plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
                  half->seq);
     }
     PL_CHECK(transfer_lane_add(lane, &pair->on, &its, number, with_bytes));
+    pair->on.uncertain |= with_bytes && pair->on.doubted;
     if (!with_bytes) {
         trouble(pair, "half of a transfer failed");
     } else if (sim_below(worker->sim, 1000000) <

@@ -655,6 +655,40 @@ TEST(a_half_that_failed_passes_without_bytes)
     world_close(&world, 2);
 }
 
+/* The receiver knows nothing of that: what it has for the one that was refused would meet the one behind. */
+TEST(behind_an_operation_that_was_refused_none_goes_by_its_pair)
+{
+    uint64_t until_ns;
+
+    test_set_timeout(DEADLINE_S + 30);
+    world_open(&world, 2, 2);
+    pair_open(&world, 0, 1);
+    for (uint32_t t = 0; t < 2; t++) {
+        world.transfer[t] = (struct transfer){
+            .from = 0, .to = 1, .bytes = 300, .chunk = t, .offset = t * UINT64_C(512)};
+        for (uint64_t i = 0; i < 300; i += 7) {
+            world.host[0].memory[world.transfer[t].offset + i] = byte_of(t, i);
+        }
+    }
+    pl_fault_arm("pair.move", 0);
+    for (uint32_t host = 0; host < 2; host++) {
+        pl_mutex_lock(&world.host[host].lock);
+        for (uint32_t t = 0; t < 2; t++) {
+            half_enqueue(&world.host[host], t);
+        }
+        pl_mutex_unlock(&world.host[host].lock);
+    }
+    ASSERT_EQ(pl_fault_disarm(), 1);
+    (void)wait_for(&world.host[0], 1, false, TRANSFER_PAIR_TROUBLE);
+    for (until_ns = pl_now_ns() + 50000000; pl_now_ns() < until_ns; nap()) {
+        ASSERT_EQ(__atomic_load_n(&world.host[1].done[0], __ATOMIC_ACQUIRE), 0);
+    }
+    pair_break(&world, 0, 1);
+    finish(&world);
+    ASSERT_EQ(world.host[1].counters.copies[TRANSFER_HOST], 2);
+    world_close(&world, 2);
+}
+
 TEST(a_pair_that_nobody_joins_is_given_up)
 {
     struct transfer_pair_key sends = key_of(1, false), takes = key_of(0, true);

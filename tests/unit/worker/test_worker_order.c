@@ -684,4 +684,69 @@ TEST(a_word_is_written_before_half_of_a_transfer_by_a_pair_is_enqueued)
     fake_destroy(fake);
 }
 
+/* Part of an all-reduce of slots 1 and 2 by team 5, into a fresh slot. */
+static void part_init(struct fake_launch *launch, uint64_t seq, uint32_t slot)
+{
+    fake_launch_init(launch, seq, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    fake_launch_function(launch, "combine");
+    fake_launch_fresh(launch, slot, 4);
+    fake_launch_piece(launch, FAKE_BASE + FAKE_US, 1, 4);
+    fake_launch_piece(launch, FAKE_BASE + FAKE_US, 2, 4);
+    launch->scalar[0]         = KERNEL_SUM;
+    launch->message.n_scalars = 1;
+    launch->message.team      = 5;
+    launch->message.pair      = 1;
+    launch->message.ranks     = 2;
+    launch->message.order     = seq;
+}
+
+/* The others have theirs on the lane, and whatever came next from here would meet it. */
+TEST(behind_a_part_that_failed_nothing_goes_by_its_team)
+{
+    const struct worker_pair_key key   = {.epoch = 1, .team = 5};
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    Plasmon__V1__PairOrder broken      = PLASMON__V1__PAIR_ORDER__INIT;
+    Plasmon__V1__PairOrder *orders[]   = {&broken};
+    struct fake *fake                  = fake_create();
+    struct fake_launch launch[2];
+    Plasmon__V1__Launch *launches[2] = {&launch[0].message, &launch[1].message};
+    uint64_t cancelled               = 4;
+
+    fake_filled(fake, 2);
+    fake_launch_init(&launch[0], 3, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
+    launch[0].message.team  = 5;
+    launch[0].message.pair  = 1;
+    launch[0].message.ranks = 2;
+    ASSERT_OK(fake_send(fake, &launch[0]));
+    worker_core_pair_opened(fake->core, &key, PLASMON_OK, NULL, 1);
+    worker_core_advance(fake->core);
+    (void)fake_calls(fake);
+
+    part_init(&launch[0], 4, 3);
+    part_init(&launch[1], 5, 4);
+    command.launches   = launches;
+    command.n_launches = 2;
+    command.cancel     = &cancelled;
+    command.n_cancel   = 1;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    ASSERT_TRUE(strstr(fake_calls(fake), "move") == NULL);
+
+    /* All have marked it: ours may be done alone. */
+    plasmon__v1__worker_command__init(&command);
+    broken.team     = 5;
+    broken.epoch    = 1;
+    broken.state    = PLASMON__V1__PAIR_STATE__PAIR_BROKEN;
+    command.pairs   = orders;
+    command.n_pairs = 1;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake), "");
+    broken.state = PLASMON__V1__PAIR_STATE__PAIR_STAGED;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    ASSERT_TRUE(strstr(fake_calls(fake), "combine:4:combine") != NULL);
+    fake_destroy(fake);
+}
+
 TEST_MAIN()
