@@ -616,9 +616,11 @@ uint64_t worker_traffic_look(struct worker_core *core,
 void worker_traffic_finish(struct worker_core *core);
 /* Has all that it comes after on devices of this host been seen done? */
 bool worker_inputs_done(const struct worker_core *core, const struct worker_launch *launch);
-/* What this device makes of it: whose end wakes us. */
+/* What this device makes of it, whose end wakes us: done, or on the lane that this part of a team goes on (pairs.c). */
 bool worker_own_inputs_done(const struct worker_core *core,
                             const struct worker_launch *launch);
+bool worker_joint_ahead(const struct worker_core *core, const struct worker_launch *launch,
+                        uint64_t seq);
 /* pairs.c */
 plasmon_status_t worker_pairs_take(struct worker_core *core,
                                    const Plasmon__V1__WorkerCommand *command,

@@ -536,6 +536,27 @@ static bool close_front(struct worker_core *core, struct worker_comm *pair,
     return wait_for_pair(core);
 }
 
+/*
+ * Launch `seq` of this device is a part of the same team, and on its lane: what it makes is there when the next operation on the lane begins, and nobody need have seen
+ * that before (docs/collectives.md says why it can be believed). One by another communicator might have to be done again when this one has read what it left.
+ */
+bool worker_joint_ahead(const struct worker_core *core, const struct worker_launch *launch,
+                        uint64_t seq)
+{
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        const struct worker_launch *at = core->streams[i].running.first;
+
+        while (at != NULL && at->seq < seq) {
+            at = at->next;
+        }
+        if (at != NULL && at->seq == seq) {
+            return worker_launch_is_joint(at) && at->by_pair && at->failure == PLASMON_OK &&
+                   at->team == launch->team && at->comm == launch->comm;
+        }
+    }
+    return false;
+}
+
 static bool half_front(struct worker_core *core, struct worker_comm *pair,
                        struct worker_launch *launch)
 {
@@ -550,7 +571,7 @@ static bool half_front(struct worker_core *core, struct worker_comm *pair,
         launch->comm != pair->key.epoch || pair->state != WORKER_PAIR_OPEN) {
         return wait_for_pair(core); /* the head says what is to become of it */
     }
-    /* A team takes our own member; the others' are complete when their parts are on their lanes. */
+    /* A team takes our own member; the others see to theirs before their parts are on their lanes. */
     done = worker_launch_is_joint(launch) ? worker_own_inputs_done(core, launch)
                                           : worker_inputs_done(core, launch);
     if (launch->failure == PLASMON_OK &&

@@ -90,33 +90,39 @@ void worker_traffic_done(struct worker_core *core, struct worker_launch *launch,
 
 /* ------------------------------------------------------------------------------------------------ late */
 
-/* only: of that device of the host; UINT32_MAX: of all. */
-static bool inputs_done(const struct worker_core *core, const struct worker_launch *launch,
-                        uint32_t only)
+static bool point_done(const struct worker_core *core, uint64_t point)
+{
+    uint32_t device = worker_host_device_of(core, wire_point_device(point));
+
+    return device >= core->config.host_device_count ||
+           core->config.timelines[device] == NULL ||
+           store_timeline_done(core->config.timelines[device], wire_point_seq(point));
+}
+
+bool worker_inputs_done(const struct worker_core *core, const struct worker_launch *launch)
 {
     for (uint32_t i = 0; i < launch->after_count; i++) {
-        uint32_t device = worker_host_device_of(core, wire_point_device(launch->after[i]));
-
-        if ((only == UINT32_MAX || device == only) &&
-            device < core->config.host_device_count &&
-            core->config.timelines[device] != NULL &&
-            !store_timeline_done(core->config.timelines[device],
-                                 wire_point_seq(launch->after[i]))) {
+        if (!point_done(core, launch->after[i])) {
             return false;
         }
     }
     return true;
 }
 
-bool worker_inputs_done(const struct worker_core *core, const struct worker_launch *launch)
-{
-    return inputs_done(core, launch, UINT32_MAX);
-}
-
 bool worker_own_inputs_done(const struct worker_core *core,
                             const struct worker_launch *launch)
 {
-    return inputs_done(core, launch, core->config.host_device);
+    for (uint32_t i = 0; i < launch->after_count; i++) {
+        uint64_t point = launch->after[i];
+
+        if (worker_host_device_of(core, wire_point_device(point)) ==
+                core->config.host_device &&
+            !point_done(core, point) &&
+            !worker_joint_ahead(core, launch, wire_point_seq(point))) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Chunks of our ring that have come or gone since this half's turn: 0 if the other half has not begun. */

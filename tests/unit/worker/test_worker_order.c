@@ -700,10 +700,52 @@ static void part_init(struct fake_launch *launch, uint64_t seq, uint32_t slot)
     launch->message.order     = seq;
 }
 
+static void team_open(struct fake *fake, uint64_t seq, uint32_t team)
+{
+    const struct worker_pair_key key = {.epoch = 1, .team = team};
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, seq, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
+    launch.message.team  = team;
+    launch.message.pair  = 1;
+    launch.message.ranks = 2;
+    ASSERT_OK(fake_send(fake, &launch));
+    worker_core_pair_opened(fake->core, &key, PLASMON_OK, NULL, 1);
+    worker_core_advance(fake->core);
+}
+
+/* What the first makes is there when the operation behind it begins, and the host need not see it; of another team the order of operations says nothing. */
+TEST(a_part_goes_on_the_lane_behind_the_one_that_makes_its_member)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake_filled(fake, 2);
+    team_open(fake, 3, 5);
+    team_open(fake, 4, 6);
+    (void)fake_calls(fake);
+    part_init(&launch, 5, 3);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "move:4:0+16 word:4:5");
+    part_init(&launch, 6, 4);
+    launch.piece[0].src = wire_buffer(FAKE_BASE + FAKE_US, 3, 1);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 5);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "move:4:0+16 word:4:6");
+    part_init(&launch, 7, 5);
+    launch.message.team = 6;
+    launch.piece[0].src = wire_buffer(FAKE_BASE + FAKE_US, 4, 1);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 6);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "");
+    fake_finish(fake, 4, 6);
+    ASSERT_STR(fake_calls(fake), "move:4:0+16 word:4:7");
+    fake_destroy(fake);
+}
+
 /* The others have theirs on the lane, and whatever came next from here would meet it. */
 TEST(behind_a_part_that_failed_nothing_goes_by_its_team)
 {
-    const struct worker_pair_key key   = {.epoch = 1, .team = 5};
     Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
     Plasmon__V1__PairOrder broken      = PLASMON__V1__PAIR_ORDER__INIT;
     Plasmon__V1__PairOrder *orders[]   = {&broken};
@@ -713,13 +755,7 @@ TEST(behind_a_part_that_failed_nothing_goes_by_its_team)
     uint64_t cancelled               = 4;
 
     fake_filled(fake, 2);
-    fake_launch_init(&launch[0], 3, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
-    launch[0].message.team  = 5;
-    launch[0].message.pair  = 1;
-    launch[0].message.ranks = 2;
-    ASSERT_OK(fake_send(fake, &launch[0]));
-    worker_core_pair_opened(fake->core, &key, PLASMON_OK, NULL, 1);
-    worker_core_advance(fake->core);
+    team_open(fake, 3, 5);
     (void)fake_calls(fake);
 
     part_init(&launch[0], 4, 3);
