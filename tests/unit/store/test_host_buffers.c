@@ -1,6 +1,8 @@
 /* Host buffers: who is waited for, what counts against the limit, and when memory is gone. */
 #include "store/host_buffers.h"
 
+#include <sys/resource.h>
+
 #include "base/fault.h"
 #include "device/device.h"
 #include "tests/harness/test.h"
@@ -130,10 +132,21 @@ TEST(a_worker_cannot_end_what_is_in_use)
     store_host_finish(&host);
 }
 
+/* As the store does: each buffer is a descriptor, and most systems begin with 1024 of them. */
+static void files_raise(void)
+{
+    struct rlimit limit;
+
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 TEST(sizes_that_cannot_be_and_too_many_are_refused)
 {
     struct pl_err err;
 
+    files_raise();
     begin(UINT64_MAX);
     ASSERT_STATUS(try_make(0, &err), PLASMON_EINVAL);
     ASSERT_STATUS(try_make(UINT64_MAX, &err), PLASMON_EINVAL);
