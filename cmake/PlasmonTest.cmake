@@ -50,7 +50,7 @@ add_custom_target(plasmon_fuzzers)
 
 # plasmon_fuzz(NAME SOURCES s... LIBS l... CORPUS folder [RUNS n])
 # The sources define LLVMFuzzerTestOneInput(). As a test, labelled fuzz, it tries PLASMON_FUZZ_RUNS inputs (or n, for one that is slow) grown
-# from the files in CORPUS. tools/fuzz runs all of them for longer: it finds them in fuzzers.txt of the build folder. By hand: NAME -runs=N
+# from the files in CORPUS. A fatal one is left in the folder findings of the build folder. tools/fuzz runs all of them for longer: it finds them in fuzzers.txt of the build folder. By hand: NAME -runs=N
 # [-seed=S] new-corpus corpus, with either driver.
 function(plasmon_fuzz NAME)
   cmake_parse_arguments(F "" "CORPUS;RUNS" "SOURCES;LIBS" ${ARGN})
@@ -73,8 +73,8 @@ function(plasmon_fuzz NAME)
     set(F_RUNS ${PLASMON_FUZZ_RUNS})
   endif()
   set(_grown ${CMAKE_CURRENT_BINARY_DIR}/${NAME}.corpus) # libFuzzer keeps what it finds in the first folder
-  file(MAKE_DIRECTORY ${_grown})
+  file(MAKE_DIRECTORY ${_grown} ${CMAKE_BINARY_DIR}/findings)
   add_test(NAME ${NAME}
-    COMMAND ${NAME} -runs=${F_RUNS} ${_grown} ${CMAKE_CURRENT_SOURCE_DIR}/${F_CORPUS})
+    COMMAND ${NAME} -runs=${F_RUNS} -timeout=60 -artifact_prefix=${CMAKE_BINARY_DIR}/findings/${NAME}- ${_grown} ${CMAKE_CURRENT_SOURCE_DIR}/${F_CORPUS})
   set_tests_properties(${NAME} PROPERTIES LABELS fuzz TIMEOUT 120 ENVIRONMENT "${_test_environment}")
 endfunction()

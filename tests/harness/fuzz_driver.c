@@ -1,7 +1,7 @@
 /*
  * A fuzzer's main() for compilers without libFuzzer, with the same arguments and the same entry point:
  *
- *   fuzzer [-runs=N] [-seed=S] folder...
+ *   fuzzer [-runs=N] [-seed=S] [-artifact_prefix=P] folder...
  *
  * It tries each file of the folders, then N inputs grown from them by random changes. That finds less than libFuzzer,
  * which sees coverage; it is there so that every build, also with gcc, tries hostile input.
@@ -37,6 +37,7 @@ struct input {
 struct fuzzer {
     uint64_t runs;
     uint64_t seed;
+    const char *prefix;  /* of the file that a fatal input goes to */
     struct pl_vec files; /* struct file */
     struct input input;  /* the one being tried */
 };
@@ -228,12 +229,12 @@ static void try_input(void)
 
 static void write_fatal_input(uint64_t run)
 {
-    char path[64];
+    char path[4096];
     FILE *stream;
 
     make_input(run);
-    (void)snprintf(path, sizeof(path), "crash-%llu-%llu", (unsigned long long)fuzzer.seed,
-                   (unsigned long long)run);
+    (void)snprintf(path, sizeof(path), "%scrash-%llu-%llu", fuzzer.prefix,
+                   (unsigned long long)fuzzer.seed, (unsigned long long)run);
     stream = fopen(path, "wb");
     if (stream == NULL ||
         fwrite(fuzzer.input.bytes, 1, fuzzer.input.count, stream) != fuzzer.input.count ||
@@ -284,15 +285,18 @@ static int run_all(void)
 
 int main(int argc, char **argv)
 {
-    fuzzer.files = PL_VEC_INIT(struct file);
-    fuzzer.runs  = 20000;
-    fuzzer.seed  = (uint64_t)time(NULL);
+    fuzzer.files  = PL_VEC_INIT(struct file);
+    fuzzer.runs   = 20000;
+    fuzzer.seed   = (uint64_t)time(NULL);
+    fuzzer.prefix = "";
 
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], "-runs=", 6) == 0) {
             fuzzer.runs = strtoull(argv[i] + 6, NULL, 10);
         } else if (strncmp(argv[i], "-seed=", 6) == 0) {
             fuzzer.seed = strtoull(argv[i] + 6, NULL, 10);
+        } else if (strncmp(argv[i], "-artifact_prefix=", 17) == 0) {
+            fuzzer.prefix = argv[i] + 17;
         } else if (argv[i][0] != '-') {
             load_folder(argv[i]);
         }
