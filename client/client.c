@@ -252,14 +252,22 @@ static plasmon_status_t copy_options(struct plasmon_client *client,
     const char *space   = option_or_env(options->name_space, "PLASMON_NAMESPACE");
     char from_file[TRUST_TOKEN_BYTES_MAX + 1];
     struct pl_err err = {0};
+    const char *fault;
     plasmon_status_t status;
 
     if (file != NULL) {
-        status = trust_secret_read("token file", file, from_file, &err);
+        status = trust_token_read(file, from_file, &err);
         if (status != PLASMON_OK) {
             return error_from(&err, status);
         }
         token = from_file;
+    }
+
+    fault = token != NULL ? trust_token_fault(token) : NULL;
+    if (fault != NULL) {
+        return error_set(PLASMON_EINVAL,
+                         "the token (options.token, PLASMON_TOKEN) %s: give one of text",
+                         fault);
     }
 
     client->address    = address != NULL ? pl_strdup(address) : NULL;

@@ -208,12 +208,10 @@ static int apply(struct settings *settings, const char *name, char *value)
         }
         settings->addresses[settings->address_count++] = value;
     } else if (strcmp(name, "token-file") == 0) {
-        return trust_secret_read("token file", value, settings->token, &err) ==
-                   PLASMON_OK ||
+        return trust_token_read(value, settings->token, &err) == PLASMON_OK ||
                complain(&err);
     } else if (strcmp(name, "token-before") == 0) {
-        return trust_secret_read("token file", value, settings->token_before, &err) ==
-                   PLASMON_OK ||
+        return trust_token_read(value, settings->token_before, &err) == PLASMON_OK ||
                complain(&err);
     } else if (strcmp(name, "namespaces") == 0) {
         return head_namespaces_read(value, &settings->namespaces, &err) == PLASMON_OK ||
@@ -366,7 +364,10 @@ static bool address_formed(const char *address)
 
 static bool address_local(const char *address)
 {
-    return strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
+    size_t numeric = strspn(address, "0123456789."); /* 127.example.org is a name */
+
+    return strncmp(address, "unix:", 5) == 0 ||
+           (strncmp(address, "127.", 4) == 0 && address[numeric] == ':') ||
            strncmp(address, "localhost:", 10) == 0 || strncmp(address, "[::1]:", 6) == 0;
 }
 
@@ -385,15 +386,27 @@ static bool trust_open(struct settings *settings)
     return true;
 }
 
-/* Without a token only loopback and Unix sockets. */
-static bool addresses_allowed(const struct settings *settings)
+static bool tokens_allowed(const struct settings *settings)
 {
+    struct pl_err err = {0};
+
     if (settings->token_before[0] != '\0' && settings->token[0] == '\0') {
         fprintf(stderr,
                 "plasmon-head: --token-before is for a cluster that has another token "
                 "now: give that with --token-file\n");
         return false;
     }
+    if (head_namespaces_beside(&settings->namespaces, settings->token,
+                               settings->token_before, &err) != PLASMON_OK) {
+        fprintf(stderr, "plasmon-head: %s\n", err.text);
+        return false;
+    }
+    return true;
+}
+
+/* Without a token only loopback and Unix sockets. */
+static bool addresses_allowed(const struct settings *settings)
+{
     for (size_t i = 0; i < settings->address_count; i++) {
         const char *address = settings->addresses[i];
 
@@ -737,7 +750,8 @@ int main(int argc, char **argv)
     if (status >= 0) {
         return status;
     }
-    if (!addresses_allowed(&settings) || !trust_open(&settings)) {
+    if (!tokens_allowed(&settings) || !addresses_allowed(&settings) ||
+        !trust_open(&settings)) {
         return 2;
     }
     return run(&settings);

@@ -275,7 +275,7 @@ static plasmon_status_t tokens_read(const char *path, struct head_namespaces *ou
         }
         (void)snprintf(file, sizeof(file), "%.*s%s", entry->token_file[0] == '/' ? 0 : dir,
                        path, entry->token_file);
-        status = trust_secret_read("token file", file, entry->token, &why);
+        status = trust_token_read(file, entry->token, &why);
         if (status != PLASMON_OK) {
             return pl_err_set(err, status, "namespace '%s': %s", entry->name, why.text);
         }
@@ -379,4 +379,32 @@ const char *head_namespaces_token_name(const struct head_namespaces *namespaces,
         pl_vec_at(&namespaces->entries, namespaces->token_of[index]);
 
     return entry->name;
+}
+
+plasmon_status_t head_namespaces_beside(const struct head_namespaces *namespaces,
+                                        const char *token, const char *token_before,
+                                        struct pl_err *err)
+{
+    for (size_t i = 0; i < namespaces->entries.count; i++) {
+        const struct head_namespace_entry *entry = pl_vec_at(&namespaces->entries, i);
+
+        if (entry->token[0] == '\0') {
+            continue;
+        }
+        if (token[0] == '\0') {
+            return pl_err_set(err, PLASMON_EINVAL,
+                              "namespace '%s' has a token and the cluster has none, so who "
+                              "gives no token at all may do everything: give --token-file",
+                              entry->name);
+        }
+        if (strcmp(entry->token, token) == 0 || strcmp(entry->token, token_before) == 0) {
+            return pl_err_set(err, PLASMON_EINVAL,
+                              "the token of namespace '%s' is the one of --%s, with which "
+                              "one may do everything: give the namespace its own",
+                              entry->name,
+                              strcmp(entry->token, token) == 0 ? "token-file"
+                                                               : "token-before");
+        }
+    }
+    return PLASMON_OK;
 }

@@ -54,5 +54,12 @@ void head_namespaces_tell(const struct head_namespaces *namespaces,
                           void *user);
 /* Whose token number `index` of `tokens` is. */
 const char *head_namespaces_token_name(const struct head_namespaces *namespaces, int index);
+/*
+ * Do the namespaces' tokens mean what they are for, beside the cluster's and the one of before ("": none)? EINVAL: one of them is the cluster's, which lets
+ * its holder do everything, or the cluster has none, so that whoever gives none may do that.
+ */
+plasmon_status_t head_namespaces_beside(const struct head_namespaces *namespaces,
+                                        const char *token, const char *token_before,
+                                        struct pl_err *err) PL_MUST_CHECK;
 
 #endif

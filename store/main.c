@@ -28,9 +28,7 @@ static plasmon_status_t token_get(const char *path, char out[TRUST_TOKEN_BYTES_M
 {
     plasmon_status_t status = trust_token_take(out, err); /* it is wiped in any case */
 
-    return status == PLASMON_OK && path != NULL
-               ? trust_secret_read("token file", path, out, err)
-               : status;
+    return status == PLASMON_OK && path != NULL ? trust_token_read(path, out, err) : status;
 }
 
 static plasmon_status_t log_open(const struct store_options *options, struct pl_err *err)

@@ -93,10 +93,15 @@ plasmon_status_t trust_file_private(int fd, const char *what, const char *path,
 
 /* ---- token.c */
 #define TRUST_TOKEN_BYTES_MAX 1024u
-/* The first line of a file that is private; what: "token file". */
+/* The first line of a file that is private; what: "password file". */
 plasmon_status_t trust_secret_read(const char *what, const char *path,
                                    char out[TRUST_TOKEN_BYTES_MAX + 1],
                                    struct pl_err *err) PL_MUST_CHECK;
+/* The same of a token, which is text that calls carry; so is the rest of its file. */
+plasmon_status_t trust_token_read(const char *path, char out[TRUST_TOKEN_BYTES_MAX + 1],
+                                  struct pl_err *err) PL_MUST_CHECK;
+/* "has other bytes than ..": why this, which ends in a NUL, is no token. NULL: it is one, or "". */
+const char *trust_token_fault(const char *token);
 /* $PLASMON_TOKEN, or "". It is wiped from our environment, where the user's other processes, and our children, would see it. For main(). */
 plasmon_status_t trust_token_take(char out[TRUST_TOKEN_BYTES_MAX + 1],
                                   struct pl_err *err) PL_MUST_CHECK;

@@ -201,7 +201,7 @@ char *cli_token_read(const struct cli_command *command, const char *path)
     char *token       = calloc(1, TRUST_TOKEN_BYTES_MAX + 1);
     struct pl_err err = {0};
 
-    if (token == NULL || trust_secret_read("token file", path, token, &err) != PLASMON_OK) {
+    if (token == NULL || trust_token_read(path, token, &err) != PLASMON_OK) {
         (void)cli_fail(command, "%s", token == NULL ? "out of memory" : err.text);
         free(token);
         token = NULL;

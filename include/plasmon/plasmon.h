@@ -728,7 +728,8 @@ struct plasmon_source_options {
 /**
  * Make a function of source text: CUDA C for GPUs, C for CPU devices. From the next submit on it is called by its name, like a
  * built-in one. Returns without waiting for the compiler: what it objects to fails the calls that use the function with ECOMPILE and
- * its log (plasmon_function_wait asks at once). Compiled once for each content and architecture, and kept on disk.
+ * its log (plasmon_function_wait asks at once). Compiled once for each content and architecture, and kept on disk
+ * (not if it includes "files" in quotes, or the options name folders of headers: those may change).
  *
  * @param cuda_c_text  With a __global__ function `name` (extern "C" or not). NULL: CPU devices only.
  * @param options      NULL: CUDA only.

@@ -136,4 +136,37 @@ TEST(tokens_are_read_beside_the_file_and_must_be_private)
     ASSERT_EQ(rmdir(dir), 0);
 }
 
+TEST(a_namespaces_token_is_refused_where_it_would_confine_nobody)
+{
+    struct head_namespaces namespaces = {.tokens = NULL};
+    char dir[]                        = "/tmp/spaces-XXXXXX", path[128], token[128];
+    struct pl_err err                 = {0};
+
+    ASSERT_NOT_NULL(mkdtemp(dir));
+    (void)snprintf(path, sizeof(path), "%s/spaces", dir);
+    (void)snprintf(token, sizeof(token), "%s/b", dir);
+    write_file(dir, "spaces", "[a]\n", 0644);
+    ASSERT_OK(head_namespaces_read(path, &namespaces, &err));
+    ASSERT_OK(head_namespaces_beside(&namespaces, "", "", &err));
+
+    write_file(dir, "spaces", "[a]\n[b]\ntoken_file = b\n", 0644);
+    write_file(dir, "b", "secret-b\n", 0600);
+    ASSERT_OK(head_namespaces_read(path, &namespaces, &err));
+    ASSERT_OK(head_namespaces_beside(&namespaces, "secret", "", &err));
+    ASSERT_OK(head_namespaces_beside(&namespaces, "secret", "older", &err));
+    ASSERT_STATUS(head_namespaces_beside(&namespaces, "", "", &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "namespace 'b' has a token and the cluster has none");
+    ASSERT_STATUS(head_namespaces_beside(&namespaces, "secret-b", "", &err),
+                  PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "--token-file, with which one may do everything");
+    ASSERT_STATUS(head_namespaces_beside(&namespaces, "secret", "secret-b", &err),
+                  PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "--token-before");
+    ASSERT_TRUE(strstr(err.text, "secret") == NULL);
+    head_namespaces_finish(&namespaces);
+    ASSERT_EQ(unlink(token), 0);
+    ASSERT_EQ(unlink(path), 0);
+    ASSERT_EQ(rmdir(dir), 0);
+}
+
 TEST_MAIN()

@@ -1,6 +1,8 @@
 /* Files, one by one wrong; what a certificate says; making, renewing and replacing. Handshakes are in tests/unit/rpc/test_tls.c. */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <openssl/evp.h>
@@ -297,6 +299,102 @@ TEST(while_the_files_are_wrong_the_old_ones_are_used)
     trust_pems_release(before);
     trust_source_destroy(source);
     certificates_end(&all);
+}
+
+/* ------------------------------------------------------------------------------------------------ tokens */
+
+static plasmon_status_t token_of(const char *bytes, size_t length,
+                                 char out[TRUST_TOKEN_BYTES_MAX + 1], struct pl_err *err)
+{
+    char path[] = "/tmp/token-XXXXXX";
+    int fd      = mkstemp(path);
+    plasmon_status_t status;
+
+    ASSERT_TRUE(fd >= 0 && write(fd, bytes, length) == (ssize_t)length);
+    *err   = (struct pl_err){0};
+    status = trust_token_read(path, out, err);
+    ASSERT_TRUE((status == PLASMON_OK) == (err->text[0] == '\0'));
+    ASSERT_TRUE((status == PLASMON_OK) == (out[0] != '\0'));
+    (void)close(fd);
+    (void)unlink(path);
+    return status;
+}
+
+TEST(a_token_file_is_a_line_of_text_and_nothing_that_only_begins_like_one)
+{
+    static const struct {
+        const char *bytes;
+        size_t length;
+        const char *why;
+    } bad[] = {
+        {"", 0, "is empty"},
+        {"\n", 1, "begins with an empty line"},
+        {"\r\nsecret\n", 9, "begins with an empty line"},
+        {"s\n\x8f\x01 rest of random bytes", 24, "other bytes than printable ASCII"},
+        {"s\0ecret", 7, "has a NUL"},
+        {"\0", 1, "has a NUL"},
+        {"secr\xc3\xa4t\n", 7, "other bytes than printable ASCII"},
+        {"sec\tret\n", 8, "other bytes than printable ASCII"},
+        {" secret\n", 8, "begins or ends with a space"},
+        {"secret \n", 8, "begins or ends with a space"},
+    };
+    char token[TRUST_TOKEN_BYTES_MAX + 1], most[TRUST_TOKEN_BYTES_MAX + 1];
+    struct pl_err err;
+
+    for (size_t i = 0; i < PL_COUNT(bad); i++) {
+        ASSERT_STATUS(token_of(bad[i].bytes, bad[i].length, token, &err), PLASMON_EINVAL);
+        ASSERT_CONTAINS(err.text, bad[i].why);
+        ASSERT_CONTAINS(err.text, "base64"); /* how to make one */
+        ASSERT_TRUE(strstr(err.text, "secret") == NULL ||
+                    strstr(err.text, "random secret"));
+    }
+    ASSERT_OK(token_of("se cret\r\n# of\tlast week\n", 24, token, &err));
+    ASSERT_STR(token, "se cret");
+    memset(most, 'x', sizeof(most));
+    ASSERT_OK(token_of(most, TRUST_TOKEN_BYTES_MAX, token, &err));
+    ASSERT_EQ(strlen(token), TRUST_TOKEN_BYTES_MAX);
+    ASSERT_STATUS(token_of(most, TRUST_TOKEN_BYTES_MAX + 1, token, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "is longer");
+}
+
+TEST(a_token_that_comes_in_pieces_is_read_to_its_end)
+{
+    char path[64], token[TRUST_TOKEN_BYTES_MAX + 1];
+    struct pl_err err = {0};
+    int ends[2];
+    pid_t child;
+
+    ASSERT_EQ(pipe(ends), 0);
+    child = fork();
+    if (child == 0) {
+        (void)!write(ends[1], "first-", 6);
+        (void)usleep(50000);
+        (void)!write(ends[1], "second\n", 7);
+        _exit(0);
+    }
+    (void)close(ends[1]);
+    (void)snprintf(path, sizeof(path), "/dev/fd/%d", ends[0]); /* as <(..) of a shell */
+    ASSERT_OK(trust_token_read(path, token, &err));
+    ASSERT_STR(token, "first-second");
+    ASSERT_EQ(waitpid(child, NULL, 0), child);
+    (void)close(ends[0]);
+}
+
+TEST(a_token_of_the_environment_is_text_and_is_taken_out_of_it)
+{
+    char token[TRUST_TOKEN_BYTES_MAX + 1];
+    struct pl_err err = {0};
+
+    ASSERT_EQ(setenv("PLASMON_TOKEN", "se\ncret", 1), 0);
+    ASSERT_STATUS(trust_token_take(token, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "PLASMON_TOKEN has other bytes");
+    ASSERT_STR(token, "");
+    ASSERT_NULL(getenv("PLASMON_TOKEN"));
+    ASSERT_EQ(setenv("PLASMON_TOKEN", "secret", 1), 0);
+    ASSERT_OK(trust_token_take(token, &err));
+    ASSERT_STR(token, "secret");
+    ASSERT_OK(trust_token_take(token, &err));
+    ASSERT_STR(token, "");
 }
 
 TEST_MAIN()
