@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/fd.h"
 
 /* "cc" as a process that is started by that name finds it. */
@@ -90,11 +91,50 @@ static bool add_processor(struct pl_sha256 *sha)
     return some;
 }
 
-/*
- * Nothing but headers of the system, which come with compiler and libc: those of the user may change, and what they are is known only when
- * it is compiled. Rather once too often: whatever looks like another file.
- */
-static bool stands_alone(const char *text)
+/* As the compiler reads it: without the line ends that a backslash hides. NULL: no memory. */
+static char *spliced(const char *text)
+{
+    char *out = pl_alloc(strlen(text) + 1), *end = out;
+
+    while (out != NULL && *text != '\0') {
+        size_t hidden = strncmp(text, "\\\n", 2) == 0     ? 2
+                        : strncmp(text, "\\\r\n", 3) == 0 ? 3
+                        : strncmp(text, "?\?/\n", 4) == 0 ? 4
+                                                          : 0;
+
+        if (hidden == 0) {
+            *end++ = *text++;
+        }
+        text += hidden;
+    }
+    if (out != NULL) {
+        *end = '\0';
+    }
+    return out;
+}
+
+/* Whose texts may be put together from pieces, and may read files. */
+static bool has_assembly(const char *text)
+{
+    static const char *const words[] = {"asm", "__asm", "__asm__"};
+
+    for (const char *at = text; *at != '\0';) {
+        size_t length = 0;
+
+        while (isalnum((unsigned char)at[length]) || at[length] == '_') {
+            length++;
+        }
+        for (size_t i = 0; i < PL_COUNT(words); i++) {
+            if (length == strlen(words[i]) && strncmp(at, words[i], length) == 0) {
+                return true;
+            }
+        }
+        at += length > 0 ? length : 1;
+    }
+    return false;
+}
+
+static bool includes_of_system(const char *text)
 {
     for (const char *at = text; (at = strstr(at, "include")) != NULL;) {
         at += strlen("include");
@@ -109,8 +149,19 @@ static bool stands_alone(const char *text)
             }
         }
     }
-    return strstr(text, "incbin") == NULL && strstr(text, "embed") == NULL &&
-           strstr(text, "import") == NULL;
+    return true;
+}
+
+/* Headers of the system come with compiler and libc, or with the toolkit; those of the user may change. Rather once too often: whatever looks like another file. */
+bool code_text_alone(const char *text, bool assembler)
+{
+    char *whole = spliced(text);
+    bool alone  = whole != NULL && includes_of_system(whole) &&
+                 !(assembler && has_assembly(whole)) && strstr(whole, "incbin") == NULL &&
+                 strstr(whole, "embed") == NULL && strstr(whole, "import") == NULL;
+
+    pl_free(whole);
+    return alone;
 }
 
 /* Where the compiler looks for headers before the system's. */
@@ -133,7 +184,7 @@ bool code_c_key(const char *text, const char *source, const char *cc,
     const char *libc = gnu_get_libc_version();
     struct pl_sha256 sha;
 
-    if (!stands_alone(text)) {
+    if (!code_text_alone(text, true)) {
         return false;
     }
     pl_sha256_init(&sha);

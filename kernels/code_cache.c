@@ -16,18 +16,19 @@
 #include "base/log.h"
 #include "base/vec.h"
 
-#define SUFFIX          ".code"
-#define IMAGE_BYTES_MAX (256u << 20)
-#define PATH_BYTES      4096
+#define SUFFIX           ".code"
+#define IMAGE_BYTES_MAX  (256u << 20)
+#define SYMBOL_BYTES_MAX 4096u
+#define PATH_BYTES       4096
 
 struct header {
     char magic[8];
-    uint8_t hash[PL_SHA256_BYTES]; /* of what follows */
+    uint8_t hash[PL_SHA256_BYTES]; /* of the key and of what follows */
     uint32_t symbol_bytes;         /* with its NUL */
     uint32_t image_bytes;
 };
 static_assert(sizeof(struct header) == 48, "a file format");
-static const char magic[8] = "PLCODE1";
+static const char magic[8] = "PLCODE2";
 
 const char *kernel_code_cache_dir(char *out, size_t out_bytes)
 {
@@ -57,12 +58,15 @@ static bool path_make(char out[PATH_BYTES], const char *dir,
     return length > 0 && length < PATH_BYTES;
 }
 
-static void payload_hash(const char *symbol, size_t symbol_bytes, const void *image,
-                         size_t image_bytes, uint8_t out[PL_SHA256_BYTES])
+/* The key as well: a whole file that got another one's name is not what was asked for. */
+static void payload_hash(const uint8_t key[PL_SHA256_BYTES], const char *symbol,
+                         size_t symbol_bytes, const void *image, size_t image_bytes,
+                         uint8_t out[PL_SHA256_BYTES])
 {
     struct pl_sha256 sha;
 
     pl_sha256_init(&sha);
+    pl_sha256_add_field(&sha, key, PL_SHA256_BYTES);
     pl_sha256_add_field(&sha, symbol, symbol_bytes);
     pl_sha256_add_field(&sha, image, image_bytes);
     pl_sha256_finish(&sha, out);
@@ -98,12 +102,12 @@ static bool file_trusted(int fd, const struct header *header)
            (at.st_mode & (S_IWGRP | S_IWOTH)) == 0 &&
            memcmp(header->magic, magic, sizeof(magic)) == 0 &&
            header->image_bytes <= IMAGE_BYTES_MAX && header->symbol_bytes > 0 &&
-           header->symbol_bytes <= PATH_BYTES &&
+           header->symbol_bytes <= SYMBOL_BYTES_MAX &&
            (uint64_t)at.st_size ==
                sizeof(*header) + (uint64_t)header->symbol_bytes + header->image_bytes;
 }
 
-static bool file_read(int fd, struct code_cached *out)
+static bool file_read(int fd, const uint8_t key[PL_SHA256_BYTES], struct code_cached *out)
 {
     uint8_t hash[PL_SHA256_BYTES];
     struct header header;
@@ -119,7 +123,8 @@ static bool file_read(int fd, struct code_cached *out)
         !read_all(fd, out->image, header.image_bytes)) {
         return false;
     }
-    payload_hash(out->symbol, header.symbol_bytes, out->image, header.image_bytes, hash);
+    payload_hash(key, out->symbol, header.symbol_bytes, out->image, header.image_bytes,
+                 hash);
     return memcmp(hash, header.hash, sizeof(hash)) == 0 &&
            out->symbol[header.symbol_bytes - 1] == '\0';
 }
@@ -134,12 +139,13 @@ bool code_cache_load(const char *dir, const uint8_t key[PL_SHA256_BYTES],
     if (dir == NULL || !path_make(path, dir, key)) {
         return false;
     }
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    /* Without waiting: of a pipe that somebody put there nobody may ever write the other end. */
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {
         return false;
     }
     *out = (struct code_cached){.symbol = NULL};
-    good = file_read(fd, out);
+    good = file_read(fd, key, out);
     if (good) {
         (void)futimens(fd, NULL); /* used now: the oldest go first */
     } else {
@@ -189,8 +195,8 @@ static bool write_all(int fd, const void *data, size_t bytes)
     return true;
 }
 
-static bool file_write(const char *path, const char *symbol, const void *image,
-                       size_t image_bytes)
+static bool file_write(const char *path, const uint8_t key[PL_SHA256_BYTES],
+                       const char *symbol, const void *image, size_t image_bytes)
 {
     struct header header = {.symbol_bytes = (uint32_t)strlen(symbol) + 1,
                             .image_bytes  = (uint32_t)image_bytes};
@@ -199,7 +205,7 @@ static bool file_write(const char *path, const char *symbol, const void *image,
     int fd;
 
     memcpy(header.magic, magic, sizeof(magic));
-    payload_hash(symbol, header.symbol_bytes, image, image_bytes, header.hash);
+    payload_hash(key, symbol, header.symbol_bytes, image, image_bytes, header.hash);
     (void)snprintf(aside, sizeof(aside), "%s.XXXXXX", path);
     fd = mkostemp(aside, O_CLOEXEC); /* mode 0600 */
     if (fd < 0) {
@@ -285,10 +291,11 @@ void code_cache_store(const char *dir, uint64_t bytes_max,
 {
     char path[PATH_BYTES];
 
-    if (dir == NULL || image_bytes > IMAGE_BYTES_MAX || !path_make(path, dir, key)) {
+    if (dir == NULL || image_bytes > IMAGE_BYTES_MAX ||
+        strlen(symbol) >= SYMBOL_BYTES_MAX || !path_make(path, dir, key)) {
         return;
     }
-    if (!folder_make(dir) || !file_write(path, symbol, image, image_bytes)) {
+    if (!folder_make(dir) || !file_write(path, key, symbol, image, image_bytes)) {
         pl_warn("kernels", "cannot keep compiled code in %s: %s", dir, strerror(errno));
         return;
     }

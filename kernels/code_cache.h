@@ -3,7 +3,7 @@
  * folder at the same time: files appear whole (written aside, then renamed) and are never changed.
  *
  * What is read is run on the device. So a file counts only if it belongs to this user and nobody else may write it, and if its
- * content has the hash that stands in it; what fails is removed and compiled again.
+ * content, with the key that it is named for, has the hash that stands in it; what fails is removed and compiled again.
  */
 #ifndef KERNELS_CODE_CACHE_H
 #define KERNELS_CODE_CACHE_H

@@ -114,24 +114,12 @@ static bool word_at(const char *text, const char *at, const char *word)
            (at == text || isspace((unsigned char)at[-1]));
 }
 
-/* Behind the brace that opens the body of the entry at `at`; NULL: a declaration, or none that we know. */
+/* Behind the brace that opens the body of the entry at `at`; NULL: a declaration, or what NVRTC does not write: a comment or a text in which there may be a brace. */
 static const char *entry_body(const char *at)
 {
-    const char *end = at + strcspn(at, "{};");
+    const char *end = at + strcspn(at, "{};/\"");
 
     return *end == '{' ? end + 1 : NULL;
-}
-
-/* The next entry from `at` on. Comments of NVRTC have no such word between spaces. */
-static const char *entry_next(const char *text, const char *at)
-{
-    while ((at = strstr(at, ".entry")) != NULL) {
-        if (word_at(text, at, ".entry")) {
-            return at;
-        }
-        at++;
-    }
-    return NULL;
 }
 
 char *code_early_ptx(const char *ptx)
@@ -148,8 +136,8 @@ char *code_early_ptx(const char *ptx)
     }
     pl_str_init(&out);
     pl_str_append(&out, "%.*s%s", (int)(at - ptx), ptx, mark);
-    for (const char *entry; (entry = entry_next(ptx, at)) != NULL;) {
-        const char *body = entry_body(entry);
+    for (const char *entry; (entry = strstr(at, ".entry")) != NULL;) {
+        const char *body = word_at(ptx, entry, ".entry") ? entry_body(entry) : NULL;
 
         if (body == NULL) {
             entries = 0;

@@ -47,8 +47,10 @@ plasmon_status_t code_build_c(struct kernel_code *code,
                               const struct kernel_definition *definition,
                               const struct kernel_code_policy *policy, struct pl_str *log,
                               struct pl_err *err);
+/* code_c_key.c: C or CUDA text reads no file but headers of the system: what it is compiled to is known from the text. assembler: it may be asked to read some. */
+bool code_text_alone(const char *text, bool assembler);
 /*
- * code_c_key.c: a name for what compiling `source`, which has `text` in it, gives here. false: it depends on what is not known before, so it is not
+ * The same file: a name for what compiling `source`, which has `text` in it, gives here. false: it depends on what is not known before, so it is not
  * to be kept.
  */
 bool code_c_key(const char *text, const char *source, const char *cc,

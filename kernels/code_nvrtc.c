@@ -204,12 +204,24 @@ static void early_choose(const struct device_info *info, const char *options,
                                      &target->linker_major, &target->linker_minor);
 }
 
-static void cache_key(const struct kernel_definition *definition,
+/* Options that name no files: of a folder with headers we do not know what is in there. */
+static bool options_alone(const char *options)
+{
+    return strstr(options, "-I") == NULL && strstr(options, "include") == NULL &&
+           strstr(options, "-optf") == NULL && strstr(options, "options-file") == NULL;
+}
+
+/* false: it depends on files, which may be others when it is compiled again, so it is not to be kept. */
+static bool cache_key(const struct kernel_definition *definition,
                       const struct target *target, uint8_t out[PL_SHA256_BYTES])
 {
     const char *entry = code_entry_name(definition);
     struct pl_sha256 sha;
 
+    if (!code_text_alone(definition->cuda_text, false) ||
+        !options_alone(definition->options)) {
+        return false;
+    }
     pl_sha256_init(&sha);
     pl_sha256_add_field(&sha, "CUDA text 1", 11); /* of this way to compile */
     pl_sha256_add_field(&sha, definition->cuda_text, strlen(definition->cuda_text));
@@ -224,6 +236,7 @@ static void cache_key(const struct kernel_definition *definition,
         pl_sha256_add_field(&sha, &target->linker_minor, sizeof(target->linker_minor));
     }
     pl_sha256_finish(&sha, out);
+    return true;
 }
 
 /* ------------------------------------------------------------------------------------------------ compiling */
@@ -386,6 +399,7 @@ plasmon_status_t code_build_cuda(struct kernel_code *code,
     struct code_cached cached;
     struct target target;
     plasmon_status_t status;
+    bool kept;
 
     definition.options = definition.options != NULL ? definition.options : "";
     (void)pthread_once(&nvrtc_once, nvrtc_open); /* fails only for a bad control */
@@ -398,8 +412,8 @@ plasmon_status_t code_build_cuda(struct kernel_code *code,
         return status;
     }
     early_choose(info, definition.options, &target);
-    cache_key(&definition, &target, key);
-    if (code_cache_load(policy->cache_dir, key, &cached)) {
+    kept = cache_key(&definition, &target, key);
+    if (kept && code_cache_load(policy->cache_dir, key, &cached)) {
         code->symbol      = cached.symbol;
         code->image       = cached.image;
         code->image_bytes = cached.image_bytes;
@@ -410,6 +424,8 @@ plasmon_status_t code_build_cuda(struct kernel_code *code,
     if (status == PLASMON_OK) {
         pl_debug("kernels", "%s was compiled: %s, %zu bytes", definition.name,
                  target.option, code->image_bytes);
+    }
+    if (status == PLASMON_OK && kept) {
         code_cache_store(policy->cache_dir, policy->cache_bytes_max, key, code->symbol,
                          code->image, code->image_bytes);
     }

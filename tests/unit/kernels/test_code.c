@@ -392,6 +392,14 @@ TEST(ptx_that_is_not_understood_is_left_alone)
     ASSERT_NULL(code_early_ptx(".version 8.0\n.address_size 64\n")); /* no kernel */
     ASSERT_NULL(code_early_ptx(".address_size 64\n.visible .entry f();\n"));
     ASSERT_NULL(code_early_ptx(".address_size 64\n.visible .entry f("));
+    /* A brace that is none would get what makes the kernel wait, and the kernel would not. */
+    ASSERT_NULL(code_early_ptx(".address_size 64\n.visible .entry f( /* { */ )\n{\n}\n"));
+    ASSERT_NULL(code_early_ptx(".address_size 64\n.visible .entry f() // {\n{\n}\n"));
+    ASSERT_NULL(
+        code_early_ptx(".address_size 64\n.visible .entry f()\n.pragma \"{\";\n{\n}\n"));
+    /* One of two, and the other would not. */
+    ASSERT_NULL(code_early_ptx(".address_size 64\n.visible .entry f()\n{\n}\n"
+                               ".visible .entry/**/g()\n{\n}\n"));
     ASSERT_NULL(code_early_ptx(".address_size 64\n.visible .entry f()\n{\n"
                                "griddepcontrol.wait;\nret;\n}\n"));
 }
@@ -640,16 +648,27 @@ TEST(compiled_c_text_is_kept_and_a_file_that_anybody_could_have_written_is_not_r
 
 TEST(c_text_that_reads_files_which_may_change_is_not_kept)
 {
-    static const char *const texts[] = {"#include \"/a/b.h\"",     "#include </a/b.h>",
-                                        "#include <../b.h>",       "#include WHATEVER",
-                                        "__asm__(\".incbin x\");", "#if __has_include(<a>)",
-                                        "#import \"/a/b.h\""};
+    static const char *const texts[] = {"#include \"/a/b.h\"",
+                                        "#include </a/b.h>",
+                                        "#include <../b.h>",
+                                        "#include WHATEVER",
+                                        "__asm__(\".incbin x\");",
+                                        "#if __has_include(<a>)",
+                                        "#import \"/a/b.h\"",
+                                        "#inc\\\nlude \"/a/b.h\"",
+                                        "#inc\\\r\nlude \"/a/b.h\"",
+                                        "#inc?\?/\nlude \"b.h\"",
+                                        "__asm(\".inc\" \"lude \\\"x\\\"\");",
+                                        "asm (\".inc\" \"bin x\");"};
     const char *const option         = "-O3";
     uint8_t key[PL_SHA256_BYTES], again[PL_SHA256_BYTES];
 
     for (size_t i = 0; i < PL_COUNT(texts); i++) {
         ASSERT_TRUE(!code_c_key(texts[i], texts[i], "cc", &option, 1, key));
     }
+    ASSERT_TRUE(code_text_alone("int plasmon, asm_, _asm; /* \\\n */", true));
+    ASSERT_TRUE(
+        code_text_alone("asm(\"nanosleep.u32 1;\");", false)); /* of PTX reads none */
     ASSERT_TRUE(code_c_key("#include <math.h>\n", "a", "cc", &option, 1, key));
     ASSERT_TRUE(code_c_key("# include<math.h>\n", "a", "cc", &option, 1, again));
     ASSERT_EQ(memcmp(key, again, sizeof(key)), 0);
@@ -662,6 +681,38 @@ TEST(c_text_that_reads_files_which_may_change_is_not_kept)
     ASSERT_TRUE(code_c_key("#include <math.h>\n", "a", "cc", &option, 1, again));
     ASSERT_TRUE(memcmp(key, again, sizeof(key)) != 0);
     ASSERT_EQ(unsetenv("CPATH"), 0);
+}
+
+TEST(cuda_text_that_reads_files_which_may_change_is_not_kept)
+{
+    struct folder folder, headers;
+    struct kernel_code_policy policy = {.cache_bytes_max = 1u << 30};
+    char option[96], text[1024], path[400];
+    FILE *header;
+
+    kernel_code_destroy(compiled(&policy, saxpy, "")); /* skips where there is none */
+    folder_begin(&folder);
+    folder_begin(&headers);
+    policy.cache_dir = folder.path;
+    (void)snprintf(path, sizeof(path), "%s/mine.cuh", headers.path);
+    (void)snprintf(option, sizeof(option), "-I%s", headers.path);
+    for (int i = 0; i < 2; i++) { /* angles, which find it by the option; quotes */
+        header = fopen(path, "we");
+        ASSERT_NOT_NULL(header);
+        (void)fprintf(header, "#define MINE %d\n", i);
+        (void)fclose(header);
+        (void)snprintf(text, sizeof(text),
+                       i == 0 ? "#include <%s>\n%s" : "#include \"%s\"\n%s",
+                       i == 0 ? "mine.cuh" : path, saxpy);
+        kernel_code_destroy(compiled(&policy, text, i == 0 ? option : ""));
+    }
+    folder_look(&folder);
+    ASSERT_EQ(folder.files, 0);
+    kernel_code_destroy(compiled(&policy, saxpy, "-DN=1"));
+    folder_look(&folder);
+    ASSERT_EQ(folder.files, 1);
+    folder_end(&folder);
+    folder_end(&headers);
 }
 
 TEST(the_cache_stays_below_its_size)
@@ -697,6 +748,43 @@ static void keep_and_expect(const char *dir, bool kept)
         pl_free(got.symbol);
         pl_free(got.image);
     }
+}
+
+TEST(what_lies_under_the_name_of_code_and_is_not_that_code_is_not_run)
+{
+    static const char image[]     = "what a compiler made";
+    uint8_t mine[PL_SHA256_BYTES] = {1}, others[PL_SHA256_BYTES] = {2};
+    char hex[2 * PL_SHA256_BYTES + 1], from[200], to[200], *symbol;
+    struct code_cached got;
+    struct folder folder;
+
+    test_expect_log();
+    folder_begin(&folder);
+    pl_sha256_hex(others, hex);
+    (void)snprintf(from, sizeof(from), "%s/%s.code", folder.path, hex);
+    pl_sha256_hex(mine, hex);
+    (void)snprintf(to, sizeof(to), "%s/%s.code", folder.path, hex);
+
+    /* Whole, ours, and another function's. */
+    code_cache_store(folder.path, 1 << 20, others, "kernel", image, sizeof(image));
+    ASSERT_EQ(rename(from, to), 0);
+    ASSERT_TRUE(!code_cache_load(folder.path, mine, &got));
+    ASSERT_TRUE(access(to, F_OK) != 0);
+
+    /* Of a pipe nobody writes the other end. */
+    ASSERT_EQ(mkfifo(to, 0600), 0);
+    ASSERT_TRUE(!code_cache_load(folder.path, mine, &got));
+    ASSERT_TRUE(access(to, F_OK) != 0);
+
+    /* A name so long that it would not be read back is not kept, and the next load has nothing to warn of. */
+    symbol = pl_alloc(5001);
+    ASSERT_NOT_NULL(symbol);
+    memset(symbol, 'x', 5000);
+    symbol[5000] = '\0';
+    code_cache_store(folder.path, 1 << 20, mine, symbol, image, sizeof(image));
+    ASSERT_TRUE(access(to, F_OK) != 0);
+    pl_free(symbol);
+    folder_end(&folder);
 }
 
 static unsigned files_in(const char *dir)
