@@ -9,6 +9,7 @@
  *   spill.c, spill_plan.c                  more values than a device has memory for, beside enough of it
  *   journal.c                              a head with a journal beside one without; parts in daemons.h
  *   hostile.c                              an honest client beside peers that are up to no good; parts in daemons.h
+ *   tls.c                                  a cluster with mutual TLS beside one without; parts in daemons.h
  *   collectives.c                          all-reduce over all devices, beside a ring by hand
  *   gemm.c                                 a blocked product against one library call
  *   timelines*.c                           how one device waits for another; parts in timelines.h
@@ -44,7 +45,7 @@
 int bench_main(int argc, char **argv);
 extern const struct cli_command bench_tasks, bench_transfer, bench_overlap, bench_gemm,
     bench_timelines, bench_graphs, bench_remote, bench_collectives, bench_journal,
-    bench_chaos, bench_soak, bench_hostile, bench_spill;
+    bench_chaos, bench_soak, bench_hostile, bench_spill, bench_tls;
 
 /* ------------------------------------------------------------------------------------------------ rows (report.c) */
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "client/spawn.h"
 
 enum {
     UNDER_MAX = 40, /* leaves 107 - 63 bytes for the names of sockets */
@@ -113,6 +114,67 @@ pid_t bench_must_daemon(const char *log, const char *const *argv)
 
     (void)snprintf(path, sizeof(path), "%s/%s", folder, log);
     return bench_must_run(path, argv, -1, -1);
+}
+
+void bench_must_find(const char *name, char out[256])
+{
+    struct pl_err err = {0};
+
+    if (spawn_find(name, NULL, out, 256, &err) != PLASMON_OK) {
+        bench_die("%s", err.text);
+    }
+}
+
+/* A client of a head without devices is told so: ask until the store has said what it has. */
+void bench_must_wait_devices(void)
+{
+    struct plasmon_options to_join = PLASMON_OPTIONS_INIT;
+    uint64_t deadline_ns           = pl_now_ns() + LISTEN_S * UINT64_C(1000000000);
+    uint32_t count                 = 0;
+
+    while (count == 0) {
+        struct plasmon_device_info info;
+        struct plasmon_client *client;
+
+        if (pl_now_ns() > deadline_ns || plasmon_init(&to_join, &client) != PLASMON_OK ||
+            plasmon_devices(client, &info, 1, &count) != PLASMON_OK) {
+            bench_die("a cluster of this benchmark does not start: %s",
+                      plasmon_error(NULL));
+        }
+        plasmon_finish(client);
+    }
+}
+
+/* The kernel has children by the thread that made them. */
+pid_t bench_must_child(pid_t pid)
+{
+    char path[64], text[64];
+    const struct dirent *thread;
+    pid_t child = 0;
+    DIR *threads;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    threads = opendir(path);
+    while (threads != NULL && child == 0 && (thread = readdir(threads)) != NULL) {
+        FILE *file;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/task/%.16s/children", (int)pid,
+                       thread->d_name);
+        file = fopen(path, "re");
+        if (file != NULL && fgets(text, sizeof(text), file) != NULL) {
+            child = (pid_t)strtol(text, NULL, 10);
+        }
+        if (file != NULL) {
+            (void)fclose(file);
+        }
+    }
+    if (threads != NULL) {
+        (void)closedir(threads);
+    }
+    if (child == 0) {
+        bench_die("process %d has started no other one", (int)pid);
+    }
+    return child;
 }
 
 void bench_daemon_kill(pid_t pid)

@@ -26,6 +26,12 @@ const char *bench_must_folder(void);
 pid_t bench_must_run(const char *log, const char *const *argv, int pass, int pass_as);
 /* The same with a log of that name in the folder of bench_must_folder(). */
 pid_t bench_must_daemon(const char *log, const char *const *argv);
+/* The program of that name beside this one. */
+void bench_must_find(const char *name, char out[256]);
+/* Until the cluster of $PLASMON_ADDRESS has a device. */
+void bench_must_wait_devices(void);
+/* The one process that this one has started: of a store with one device its worker. */
+pid_t bench_must_child(pid_t pid);
 /* SIGKILL, and wait. */
 void bench_daemon_kill(pid_t pid);
 /* CPU time so far, all threads, also those that have ended. */

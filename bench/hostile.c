@@ -15,7 +15,6 @@
 #include "base/alloc.h"
 #include "bench/daemons.h"
 #include "bench/hostile.h"
-#include "client/spawn.h"
 
 #define TASKS_DEFAULT 1000u
 #define BURST_DEFAULT 50000u
@@ -248,34 +247,6 @@ static void measure(struct hostile *hostile, const struct enemy *enemy)
 
 /* ------------------------------------------------------------------------------------------------ the cluster */
 
-static void must_find(const char *name, char out[256])
-{
-    struct pl_err err = {0};
-
-    if (spawn_find(name, NULL, out, 256, &err) != PLASMON_OK) {
-        bench_die("%s", err.text);
-    }
-}
-
-static void wait_device(void)
-{
-    struct plasmon_options to_join = PLASMON_OPTIONS_INIT;
-    uint64_t deadline_ns           = pl_now_ns() + UINT64_C(60000000000);
-    uint32_t count                 = 0;
-
-    while (count == 0) { /* a client of a head without devices is told so: ask */
-        struct plasmon_device_info info;
-        struct plasmon_client *client;
-
-        if (pl_now_ns() > deadline_ns || plasmon_init(&to_join, &client) != PLASMON_OK ||
-            plasmon_devices(client, &info, 1, &count) != PLASMON_OK) {
-            bench_die("the cluster of this benchmark does not start: %s",
-                      plasmon_error(NULL));
-        }
-        plasmon_finish(client);
-    }
-}
-
 /* Before there is anything of gRPC in this process. */
 static void fork_others(struct hostile *hostile)
 {
@@ -301,8 +272,8 @@ static void start_cluster(struct hostile *hostile)
     (void)snprintf(hostile->address, sizeof(hostile->address), "unix:%s/head",
                    hostile->folder);
     (void)snprintf(sockets, sizeof(sockets), "%s/store.d", hostile->folder);
-    must_find("plasmon-head", head);
-    must_find("plasmon-store", store);
+    bench_must_find("plasmon-head", head);
+    bench_must_find("plasmon-store", store);
     if (setenv("PLASMON_TOKEN", TOKEN, 1) != 0) {
         bench_die("out of host memory");
     }
@@ -312,7 +283,7 @@ static void start_cluster(struct hostile *hostile)
         bench_die("cannot make the folder %s", sockets);
     }
     (void)bench_must_daemon("store.log", store_argv);
-    wait_device();
+    bench_must_wait_devices();
     bench_must_start(&hostile->cluster, &(struct bench_cluster_config){0});
 }
 

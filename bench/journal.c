@@ -13,7 +13,6 @@
 
 #include "base/alloc.h"
 #include "bench/daemons.h"
-#include "client/spawn.h"
 
 #define TASKS_DEFAULT   20000u
 #define OBJECTS_DEFAULT 100000u
@@ -81,15 +80,6 @@ struct journal {
 
 /* ------------------------------------------------------------------------------------------------ the processes */
 
-static void must_find(const char *name, char out[256])
-{
-    struct pl_err err = {0};
-
-    if (spawn_find(name, NULL, out, 256, &err) != PLASMON_OK) {
-        bench_die("%s", err.text);
-    }
-}
-
 static void start_redis(struct journal *journal)
 {
     const char *argv[] = {journal->given->redis,
@@ -122,32 +112,12 @@ static void start_head(struct side *side)
     char path[256], log[32];
     const char *argv[] = {path, "--listen", side->address, "--journal", side->url, NULL};
 
-    must_find("plasmon-head", path);
+    bench_must_find("plasmon-head", path);
     if (side->url[0] == '\0') {
         argv[3] = NULL;
     }
     (void)snprintf(log, sizeof(log), "head-%s.log", side->name);
     side->head = bench_must_daemon(log, argv);
-}
-
-/* A client of a head without devices is told so: ask until the store has said what it has. */
-static void wait_devices(void)
-{
-    struct plasmon_options to_join = PLASMON_OPTIONS_INIT;
-    uint64_t deadline_ns           = pl_now_ns() + UINT64_C(60000000000);
-    uint32_t count                 = 0;
-
-    while (count == 0) {
-        struct plasmon_device_info info;
-        struct plasmon_client *client;
-
-        if (pl_now_ns() > deadline_ns || plasmon_init(&to_join, &client) != PLASMON_OK ||
-            plasmon_devices(client, &info, 1, &count) != PLASMON_OK) {
-            bench_die("a cluster of this benchmark does not start: %s",
-                      plasmon_error(NULL));
-        }
-        plasmon_finish(client);
-    }
 }
 
 static void start_side(struct journal *journal, struct side *side, const char *name)
@@ -167,12 +137,12 @@ static void start_side(struct journal *journal, struct side *side, const char *n
     if (mkdir(sockets, 0700) != 0) {
         bench_die("cannot make the folder %s", sockets);
     }
-    must_find("plasmon-store", path);
+    bench_must_find("plasmon-store", path);
     side->store = bench_must_daemon(log, argv);
     if (setenv("PLASMON_ADDRESS", side->address, 1) != 0) {
         bench_die("no memory");
     }
-    wait_devices();
+    bench_must_wait_devices();
     bench_must_start(&side->cluster, &(struct bench_cluster_config){0});
 }
 

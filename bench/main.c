@@ -7,7 +7,7 @@
 static const struct cli_command *const benchmarks[] = {
     &bench_tasks,     &bench_transfer, &bench_overlap,     &bench_gemm,    &bench_graphs,
     &bench_timelines, &bench_remote,   &bench_collectives, &bench_journal, &bench_chaos,
-    &bench_soak,      &bench_hostile,  &bench_spill};
+    &bench_soak,      &bench_hostile,  &bench_spill,       &bench_tls};
 
 static void print_help(FILE *out)
 {
