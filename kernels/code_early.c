@@ -134,6 +134,9 @@ char *code_early_ptx(const char *ptx)
         strstr(ptx, DEVICE_EARLY_MARK) != NULL) {
         return NULL;
     }
+    if (strstr(ptx, ".entry") != NULL && strstr(ptx, ".entry") < at) {
+        return NULL; /* not as NVRTC writes it */
+    }
     pl_str_init(&out);
     pl_str_append(&out, "%.*s%s", (int)(at - ptx), ptx, mark);
     for (const char *entry; (entry = strstr(at, ".entry")) != NULL;) {

@@ -261,6 +261,9 @@ void rpc_server_accept_unary(struct rpc_server_method *method, grpc_call *call,
 plasmon_status_t rpc_server_check(const struct rpc_server_method *method, grpc_call *call,
                                   const char *token, int *out_token_index,
                                   struct trust_identity **out_identity, struct pl_err *err);
+/* Which token it is; all are looked at, whichever it is. false: none of ours, and one is needed. */
+bool rpc_server_token_find(const struct rpc_server *server, const char *token,
+                           int *out_index);
 /* ---- tls.c */
 /* The listener must stay until the core's server is destroyed. */
 grpc_server_credentials *rpc_tls_server_credentials(struct rpc_tls_listener *listener);

@@ -74,9 +74,8 @@ static grpc_server *server_create_core(const struct rpc_server *server)
     return grpc_server_create(&channel_args, NULL);
 }
 
-/* Which token it is; all are looked at, whichever it is. false: none of ours, and one is needed. */
-static bool server_token_find(const struct rpc_server *server, const char *token,
-                              int *out_index)
+bool rpc_server_token_find(const struct rpc_server *server, const char *token,
+                           int *out_index)
 {
     bool before =
         server->token_before[0] != '\0' && rpc_token_equal(server->token_before, token);
@@ -128,7 +127,8 @@ plasmon_status_t rpc_server_check(const struct rpc_server_method *method, grpc_c
     if (status != PLASMON_OK) {
         return status;
     }
-    if (!server_token_find(method->server, token != NULL ? token : "", out_token_index)) {
+    if (!rpc_server_token_find(method->server, token != NULL ? token : "",
+                               out_token_index)) {
         return pl_err_set(
             err, PLASMON_EAUTH,
             "missing or wrong cluster token: set PLASMON_TOKEN or --token-file");

@@ -398,6 +398,7 @@ TEST(ptx_that_is_not_understood_is_left_alone)
     ASSERT_NULL(
         code_early_ptx(".address_size 64\n.visible .entry f()\n.pragma \"{\";\n{\n}\n"));
     /* One of two, and the other would not. */
+    ASSERT_NULL(code_early_ptx(".entry g()\n{\n}\n.address_size 64\n.entry f()\n{\n}\n"));
     ASSERT_NULL(code_early_ptx(".address_size 64\n.visible .entry f()\n{\n}\n"
                                ".visible .entry/**/g()\n{\n}\n"));
     ASSERT_NULL(code_early_ptx(".address_size 64\n.visible .entry f()\n{\n"
