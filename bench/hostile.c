@@ -16,18 +16,20 @@
 #include "bench/daemons.h"
 #include "bench/hostile.h"
 
-#define TASKS_DEFAULT 1000u
-#define BURST_DEFAULT 50000u
-#define ROUNDS        7u
-#define TOKEN         "of this benchmark"
-#define TARGET        0.8
-#define CPU_NS        UINT64_C(2000000000)
+#define TASKS_DEFAULT  1000u
+#define BURST_DEFAULT  50000u
+#define ROUNDS_DEFAULT 7u
+#define ROUNDS_MAX     99u
+#define TOKEN          "of this benchmark"
+#define TARGET         0.8
+#define CPU_NS         UINT64_C(2000000000)
 #define MEMORY_MIB \
     64 /* 500 connections, at 17 KiB each (docs/security.md), eight times over */
 
 struct hostile_options {
     uint32_t tasks;
     uint32_t burst;
+    uint32_t rounds;
     const char *only;
     const char *json;
 };
@@ -36,6 +38,8 @@ struct hostile_options {
 static const struct cli_option options[] = {
     {"--tasks", "N", CLI_COUNT, OPTION(tasks), "tasks of a round, each waited for [1000]"},
     {"--burst", "N", CLI_COUNT, OPTION(burst), "tasks of a round, many in flight [50000]"},
+    {"--rounds", "N", CLI_COUNT, OPTION(rounds),
+     "rounds of each kind, in turns; more where other work disturbs [7]"},
     {"--only", "LIST", CLI_TEXT, OPTION(only),
      "enemies: flood,silent,dribble,rubbish,foreign,giant,half [all]"},
     {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
@@ -127,16 +131,17 @@ static void check_result(struct hostile *hostile)
 enum beside { ALONE, NOBODY, HEAD, BESIDES }; /* whom the enemy is against */
 
 /* Of the rounds, one right behind the other, that whose ratio to `than` is in the middle. */
-static unsigned middle_of(double rounds[BESIDES][ROUNDS], enum beside than)
+static unsigned middle_of(double rounds[BESIDES][ROUNDS_MAX], unsigned count,
+                          enum beside than)
 {
-    double ratios[ROUNDS], middle;
+    double ratios[ROUNDS_MAX], middle;
     unsigned round = 0;
 
-    for (unsigned i = 0; i < ROUNDS; i++) {
+    for (unsigned i = 0; i < count; i++) {
         ratios[i] = rounds[HEAD][i] / rounds[than][i];
     }
-    middle = bench_percentile(ratios, ROUNDS, 0.5); /* which sorts them */
-    while (round < ROUNDS - 1 && rounds[HEAD][round] / rounds[than][round] != middle) {
+    middle = bench_percentile(ratios, count, 0.5); /* which sorts them */
+    while (round < count - 1 && rounds[HEAD][round] / rounds[than][round] != middle) {
         round++;
     }
     return round;
@@ -144,12 +149,12 @@ static unsigned middle_of(double rounds[BESIDES][ROUNDS], enum beside than)
 
 /* Both: beside the enemy and without it; and what of that is the head's doing. */
 static void add_rows(struct hostile *hostile, const struct enemy *enemy, const char *what,
-                     double rounds[BESIDES][ROUNDS])
+                     double rounds[BESIDES][ROUNDS_MAX])
 {
     static const char *const suffix[BESIDES] = {[ALONE] = "", [NOBODY] = "_of_head"};
 
     for (enum beside than = ALONE; than <= NOBODY; than++) {
-        unsigned round       = middle_of(rounds, than);
+        unsigned round       = middle_of(rounds, hostile->given->rounds, than);
         struct bench_row row = {
             .unit       = "1/s",
             .value      = rounds[HEAD][round],
@@ -224,10 +229,10 @@ static void add_cpu(struct hostile *hostile, const struct enemy *enemy)
 
 static void measure(struct hostile *hostile, const struct enemy *enemy)
 {
-    double sync[BESIDES][ROUNDS], burst[BESIDES][ROUNDS];
+    double sync[BESIDES][ROUNDS_MAX], burst[BESIDES][ROUNDS_MAX];
     const struct hostile_options *given = hostile->given;
 
-    for (unsigned round = 0; round < ROUNDS; round++) {
+    for (unsigned round = 0; round < given->rounds; round++) {
         for (enum beside against = ALONE; against < BESIDES; against++) {
             if (against != ALONE) {
                 enemy_begin(hostile, enemy, against);
@@ -289,17 +294,22 @@ static void start_cluster(struct hostile *hostile)
 
 static int run_hostile(int argc, char **argv)
 {
-    struct hostile_options given = {
-        .tasks = TASKS_DEFAULT, .burst = BURST_DEFAULT, .only = ENEMIES};
-    struct cli_parsed parsed = cli_parse(&bench_hostile, argc, argv, &given);
+    struct hostile_options given = {.tasks  = TASKS_DEFAULT,
+                                    .burst  = BURST_DEFAULT,
+                                    .rounds = ROUNDS_DEFAULT,
+                                    .only   = ENEMIES};
+    struct cli_parsed parsed     = cli_parse(&bench_hostile, argc, argv, &given);
     static struct hostile hostile;
     bool written;
 
     if (parsed.exit >= 0) {
         return parsed.exit;
     }
-    if (given.tasks < 1 || given.burst < 1) {
-        return cli_usage(&bench_hostile, "--tasks and --burst are at least 1");
+    if (given.tasks < 1 || given.burst < 1 || given.rounds < 1 ||
+        given.rounds > ROUNDS_MAX) {
+        return cli_usage(&bench_hostile,
+                         "--tasks and --burst are at least 1, --rounds 1 to %u",
+                         ROUNDS_MAX);
     }
     if (!cli_list_is_of(given.only, ENEMIES)) {
         return cli_usage(&bench_hostile, "--only is a list of %s", ENEMIES);
