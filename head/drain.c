@@ -522,10 +522,11 @@ static void devices_set(struct head_core *core, const char *host, bool draining)
     }
 }
 
-/* The host that is meant by a node's name or by its own id. */
-static const char *host_of(struct head_core *core, const char *node, struct pl_err *err)
+/* A device of the host that is meant by a node's name or by the host's own id. */
+static const struct head_device *device_of(struct head_core *core, const char *node,
+                                           struct pl_err *err)
 {
-    const char *found = NULL;
+    const struct head_device *found = NULL;
 
     for (uint32_t i = 0; i < core->devices.count; i++) {
         const struct head_device *device = head_device_at(core, i);
@@ -534,14 +535,14 @@ static const char *host_of(struct head_core *core, const char *node, struct pl_e
             (strcmp(device->node, node) != 0 && strcmp(device->host, node) != 0)) {
             continue;
         }
-        if (found != NULL && strcmp(found, device->host) != 0) {
+        if (found != NULL && strcmp(found->host, device->host) != 0) {
             (void)pl_err_set(err, PLASMON_EINVAL,
                              "more than one node is named '%s'; start their stores with "
                              "names of their own (--node)",
                              node);
             return NULL;
         }
-        found = device->host;
+        found = device;
     }
     if (found == NULL) {
         (void)pl_err_set(err, PLASMON_ENOENT,
@@ -552,27 +553,34 @@ static const char *host_of(struct head_core *core, const char *node, struct pl_e
     return found;
 }
 
+static const char *host_of(struct head_core *core, const char *node, struct pl_err *err)
+{
+    const struct head_device *device = device_of(core, node, err);
+
+    return device != NULL ? device->host : NULL;
+}
+
 plasmon_status_t head_core_drain(struct head_core *core, const char *node,
                                  uint64_t deadline_ms, struct pl_err *err)
 {
-    const char *host = host_of(core, node, err);
+    const struct head_device *device = device_of(core, node, err);
     struct head_drain *drain;
 
-    if (host == NULL) {
+    if (device == NULL) {
         return err->status;
     }
-    drain = drain_of(core, host);
+    drain = drain_of(core, device->host);
     if (drain == NULL) {
         drain       = head_alloc(sizeof(*drain));
-        drain->host = head_strdup(host);
+        drain->host = head_strdup(device->host);
         pl_map_init(&drain->why);
         pl_list_init(&drain->link);
         pl_list_add_tail(&core->drains, &drain->link);
-        pl_info("head", "node %s is drained, within %llu ms", node,
+        pl_info("head", "node %s is drained, within %llu ms", device->node,
                 (unsigned long long)deadline_ms);
     }
     drain->until_ms = core->now_ms + deadline_ms;
-    devices_set(core, host, true);
+    devices_set(core, device->host, true);
     drain_look(core, drain);
     return PLASMON_OK;
 }

@@ -197,22 +197,45 @@ def check_container():
         check("container: %s is in the archive" % program, os.access(os.path.join(HOME, "bin", program), os.X_OK))
 
 
-def metrics_told():
-    """What a cluster tells, in Prometheus' format; and why not."""
-    with tempfile.TemporaryDirectory() as folder:
-        env = dict(os.environ, XDG_RUNTIME_DIR=folder, PLASMON_BIN_DIR=os.path.join(HOME, "bin"))
-        plasmon = os.path.join(HOME, "bin", "plasmon")
-        code, text = run(plasmon, "start", "--head", "--gpus", "none", "--cpu-devices", "1", "--device-memory", "16M",
-                         "--spill-memory", "1M", env=env)
-        if code == 0:
-            code, text = run(plasmon, "metrics", env=env)
-            run(plasmon, "stop", env=env)
-        return code, text
+class Cluster:
+    """A head and a store of this machine, by the name of a node, while the block runs."""
+
+    def __init__(self, node):
+        self.node = node
+        self.folder = tempfile.TemporaryDirectory()
+        self.env = dict(os.environ, XDG_RUNTIME_DIR=self.folder.name, PLASMON_BIN_DIR=os.path.join(HOME, "bin"),
+                        PATH=os.path.join(HOME, "bin") + ":" + os.environ["PATH"])
+
+    def __enter__(self):
+        code, text = run("plasmon", "start", "--head", "--node", self.node, "--gpus", "none", "--cpu-devices", "1",
+                         "--device-memory", "16M", "--spill-memory", "1M", env=self.env)
+        check("a cluster of node %s starts" % self.node, code == 0, text)
+        return self
+
+    def __exit__(self, *_):
+        run("plasmon", "stop", env=self.env)
+        self.folder.cleanup()
+
+    def run(self, *command, **env):
+        return run(*command, env=dict(self.env, **env))
+
+
+def check_ready():
+    """The store's probe asks for its own node, and not for one whose name begins like it."""
+    pods = [d["spec"]["template"]["spec"] for d in yaml.safe_load_all(read("kubernetes", "plasmon.yaml")) if d["kind"] == "DaemonSet"]
+    probe = pods[0]["containers"][0]["readinessProbe"]["exec"]["command"]
+    where = "--address plasmon-head:7070 --token-file /etc/plasmon/token"
+    check("kubernetes: the probe asks the head", where in probe[2], probe[2])
+    with Cluster("pool-10.example") as cluster:
+        for name, ready in (("pool-10.example", True), ("pool-1", False), ("example", False)):
+            code, text = cluster.run(*probe[:2], probe[2].replace(where, ""), NODE_NAME=name)
+            check("kubernetes: node %s is %sready" % (name, "" if ready else "not "), (code == 0) == ready, text)
 
 
 def check_prometheus():
     promtool = os.path.join(TOP, "tools", "deploy-promtool")
-    code, told = metrics_told()
+    with Cluster("machine") as cluster:
+        code, told = cluster.run("plasmon", "metrics")
     check("prometheus: a cluster tells its figures", code == 0, told)
     code, text = run(promtool, "check", "metrics", input=told)
     check("prometheus: promtool reads them", code == 0, text)
@@ -239,6 +262,7 @@ def check_prometheus():
 check_slurm()
 check_systemd()
 check_kubernetes()
+check_ready()
 check_cloud_init()
 check_container()
 check_prometheus()
