@@ -60,6 +60,25 @@ const struct client_function *functions_find(const struct functions *functions,
     return function;
 }
 
+const char *functions_meant(const struct functions *functions, const char *name)
+{
+    struct kernel_meant meant;
+    size_t index = 0;
+    uint64_t hash;
+    void *value;
+
+    kernel_meant_init(&meant, name);
+    while (pl_map_next(&functions->by_name, &index, &hash, &value)) {
+        const struct client_function *function = value;
+
+        while (function != NULL) {
+            kernel_meant_look(&meant, function->signature->function.name);
+            function = function->next;
+        }
+    }
+    return kernel_meant(&meant);
+}
+
 static plasmon_status_t table_add(struct functions *functions,
                                   struct client_function *function)
 {

@@ -27,5 +27,7 @@ void functions_init(struct functions *functions);
 void functions_finish(struct functions *functions);
 const struct client_function *functions_find(const struct functions *functions,
                                              const char *name); /* NULL: none */
+/* What was meant by a name that neither the session nor the catalogue has; NULL: nothing is like it. */
+const char *functions_meant(const struct functions *functions, const char *name);
 
 #endif

@@ -106,7 +106,7 @@ plasmon_status_t submit_find_function(struct submit *submit)
         submit->function_id = own->id;
         return take_launch_shape(submit);
     }
-    suggestion = kernel_suggest(name);
+    suggestion = functions_meant(&submit->client->functions, name);
     return error_set(PLASMON_ENOFUNCTION,
                      suggestion != NULL
                          ? "there is no function \"%.64s\"; did you mean \"%s\"?"

@@ -95,7 +95,19 @@ uint32_t kernel_count(void);
 const struct kernel_function *kernel_at(uint32_t index);
 const struct kernel_function *kernel_by_id(uint32_t id); /* pl_hash_name(name) */
 const struct kernel_function *kernel_by_name(const char *name);
-/* The name that differs least, or one that begins alike, for "did you mean"; NULL: none does. */
+/*
+ * For "did you mean": of the names that were looked at, and then of the catalogue, the one that differs least from `name`, or one that begins alike; NULL: none
+ * does. Capitals are no difference. Names are borrowed for as long as the answer is used.
+ */
+struct kernel_meant {
+    const char *name;
+    unsigned edits; /* of nearest; before: as many as may be */
+    const char *nearest, *begun;
+};
+void kernel_meant_init(struct kernel_meant *meant, const char *name);
+void kernel_meant_look(struct kernel_meant *meant, const char *known);
+const char *kernel_meant(struct kernel_meant *meant);
+/* The same of the catalogue alone. */
 const char *kernel_suggest(const char *name);
 /*
  * Arity, modes, dtypes and shapes; the same in client and worker. Tensor arguments in the order of the signature, scalars apart.

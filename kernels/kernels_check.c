@@ -4,9 +4,11 @@
  */
 #include "kernels/kernels.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* ------------------------------------------------------------------------------------------------ finding */
 
@@ -56,7 +58,12 @@ const struct kernel_function *kernel_by_name(const char *name)
     return function != NULL && strcmp(function->name, name) == 0 ? function : NULL;
 }
 
-/* Edits (insert, delete, replace, swap neighbours) between two names; names here are short, longer ones are far. */
+static bool same_letter(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* Edits (insert, delete, replace, swap neighbours) between two names, capitals or not; names here are short, longer ones are far. */
 #define NAME_MAX_LENGTH 40
 static unsigned edit_distance(const char *a, const char *b)
 {
@@ -75,10 +82,11 @@ static unsigned edit_distance(const char *a, const char *b)
                 table[i][j] = (unsigned)(i + j);
                 continue;
             }
-            best = table[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            best = table[i - 1][j - 1] + !same_letter(a[i - 1], b[j - 1]);
             best = table[i - 1][j] + 1 < best ? table[i - 1][j] + 1 : best;
             best = table[i][j - 1] + 1 < best ? table[i][j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+                same_letter(a[i - 2], b[j - 1])) {
                 best = table[i - 2][j - 2] + 1 < best ? table[i - 2][j - 2] + 1 : best;
             }
             table[i][j] = best;
@@ -92,29 +100,44 @@ static bool begin_alike(const char *name, const char *known)
 {
     size_t name_length = strlen(name), known_length = strlen(known);
 
-    return (name_length >= 3 && strncmp(name, known, name_length) == 0) ||
-           (strncmp(name, known, known_length) == 0 && name[known_length] == '_');
+    return (name_length >= 3 && strncasecmp(name, known, name_length) == 0) ||
+           (strncasecmp(name, known, known_length) == 0 && name[known_length] == '_');
+}
+
+void kernel_meant_init(struct kernel_meant *meant, const char *name)
+{
+    unsigned edits_max = (unsigned)strlen(name) / 3; /* more than that is another word */
+
+    *meant = (struct kernel_meant){.name = name, .edits = edits_max > 0 ? edits_max : 1};
+}
+
+void kernel_meant_look(struct kernel_meant *meant, const char *known)
+{
+    unsigned edits = edit_distance(meant->name, known);
+
+    if (edits < meant->edits || (edits == meant->edits && meant->nearest == NULL)) {
+        meant->edits   = edits;
+        meant->nearest = known;
+    }
+    if (meant->begun == NULL && begin_alike(meant->name, known)) {
+        meant->begun = known;
+    }
+}
+
+const char *kernel_meant(struct kernel_meant *meant)
+{
+    for (uint32_t i = 0; i < kernel_count(); i++) {
+        kernel_meant_look(meant, kernel_at(i)->name);
+    }
+    return meant->nearest != NULL ? meant->nearest : meant->begun;
 }
 
 const char *kernel_suggest(const char *name)
 {
-    const char *nearest = NULL, *begun = NULL;
-    unsigned best = (unsigned)strlen(name) / 3; /* more edits than that is another word */
+    struct kernel_meant meant;
 
-    best = best > 0 ? best : 1;
-    for (uint32_t i = 0; i < kernel_count(); i++) {
-        const char *known = kernel_at(i)->name;
-        unsigned distance = edit_distance(name, known);
-
-        if (distance < best || (distance == best && nearest == NULL)) {
-            best    = distance;
-            nearest = known;
-        }
-        if (begun == NULL && begin_alike(name, known)) {
-            begun = known;
-        }
-    }
-    return nearest != NULL ? nearest : begun;
+    kernel_meant_init(&meant, name);
+    return kernel_meant(&meant);
 }
 
 /* ------------------------------------------------------------------------------------------------ checking */

@@ -50,6 +50,21 @@ TEST(an_unknown_function_is_answered_with_the_nearest)
     end(&f);
 }
 
+TEST(a_function_of_the_session_is_meant_as_well)
+{
+    struct fixture f                      = begin(0);
+    struct plasmon_source_options options = PLASMON_SOURCE_OPTIONS_INIT;
+
+    options.c_text = "void smooth_rows(float *y) { y[0] = 1; }";
+    ASSERT_OK(plasmon_function_source(f.client, "smooth_rows", NULL,
+                                      "smooth_rows(inout f32[n] y)", &options));
+    ASSERT_STATUS(call(f.client, "smoth_rows", NULL, 0, 0, NULL), PLASMON_ENOFUNCTION);
+    ASSERT_CONTAINS(plasmon_error(f.client), "did you mean \"smooth_rows\"");
+    ASSERT_STATUS(call(f.client, "gemmm", NULL, 0, 0, NULL), PLASMON_ENOFUNCTION);
+    ASSERT_CONTAINS(plasmon_error(f.client), "did you mean \"gemm\"");
+    end(&f);
+}
+
 TEST(wrong_numbers_dtypes_and_shapes_fail_here)
 {
     struct fixture f              = begin(0);

@@ -159,6 +159,8 @@ TEST(a_misspelt_name_gets_the_nearest_one)
     ASSERT_STR(kernel_suggest("concat_enate"), "concatenate");
     ASSERT_STR(kernel_suggest("gemm_int"), "gemm_into");
     ASSERT_STR(kernel_suggest("topk"), "topk_min");
+    ASSERT_STR(kernel_suggest("GEMM"), "gemm");
+    ASSERT_STR(kernel_suggest("TopK"), "topk_min");
     ASSERT_STR(kernel_suggest("gemm_add"), "gemm");
     ASSERT_NULL(kernel_suggest("singular_value_decomposition"));
     ASSERT_NULL(
