@@ -62,6 +62,8 @@ struct transfer_lane_half {
     bool sent;         /* the other half is over */
     bool stall_told;   /* the owner's */
     uint64_t first_ns; /* the owner's: when it was first of its lane; 0: not yet */
+    uint64_t
+        staged_ns; /* the owner's: when it was seen to go by the host route; 0: not yet */
 };
 
 struct transfer_lane {

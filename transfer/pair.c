@@ -91,7 +91,6 @@ static plasmon_status_t words_start(struct transfer_pairs *pairs)
     return PLASMON_OK;
 }
 
-/* With its first pair: a device has few hardware queues for streams. */
 static plasmon_status_t lane_start(struct transfer_pairs *pairs, uint32_t index)
 {
     struct lane *lane                      = &pairs->lanes[index];
@@ -111,10 +110,18 @@ static plasmon_status_t lane_start(struct transfer_pairs *pairs, uint32_t index)
     return status;
 }
 
+/*
+ * With the first pair or team: a device has few hardware queues for streams. And all of them then: queues are given out in turn, and streams of communicators, of which
+ * there may be more than there are queues, come after all of ours.
+ */
 static plasmon_status_t start(struct transfer_pairs *pairs)
 {
     plasmon_status_t status = pairs->started ? PLASMON_OK : words_start(pairs);
 
+    for (uint32_t i = 0; status == PLASMON_OK && !pairs->started && i < TRANSFER_LANES;
+         i++) {
+        status = lane_start(pairs, i);
+    }
     if (status == PLASMON_OK && !pairs->started &&
         pthread_create(&pairs->watcher, NULL, pair_watch_run, pairs) != 0) {
         status = PLASMON_EAGAIN;
@@ -222,9 +229,6 @@ plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
     struct pair *pair;
 
     assert(key->receives == (id != NULL));
-    if (status == PLASMON_OK) {
-        status = lane_start(pairs, transfer_lane_of(key));
-    }
     pairs_reap(pairs);
     pair = status == PLASMON_OK ? PL_NEW(struct pair) : NULL;
     if (pair == NULL) {

@@ -72,6 +72,7 @@ struct transfer_pairs {
     bool nudged; /* read without the lock, too */
     struct pl_list pairs;
     struct pl_vec news; /* struct transfer_pair_news */
+    bool last_told;     /* that nothing but the end of the worker helps */
     uint64_t looked_ns; /* when the watcher last looked */
     uint64_t
         collected_ns; /* when the worker last asked for news, or nothing was under way */

@@ -18,6 +18,7 @@
 #define LOOKS_A_CLOCK 32u
 #define SLEEP_NS      UINT64_C(100000000)
 #define LINGER_MIN_NS UINT64_C(5000)       /* with the lock in between, which others want */
+#define LAST_TIMES    UINT64_C(6)          /* so many times `stuck_ns` */
 #define AWAY_NS       UINT64_C(3000000000) /* the whole process was, and the worker with it */
 
 /*
@@ -65,19 +66,25 @@ static bool whole_locked(void *user, struct transfer_lane_pair *on)
     return true;
 }
 
+/* A second a GB. */
+static uint64_t limit_ns(const struct transfer_pairs *pairs,
+                         const struct transfer_lane_half *half)
+{
+    return (pairs->config.stall_ns != 0 ? pairs->config.stall_ns : PAIR_STALL_NS) +
+           half->half.bytes;
+}
+
 static void stall_locked(struct transfer_pairs *pairs, struct transfer_lane_half *half,
                          uint64_t now_ns)
 {
     struct transfer_pair_news news = {.event       = TRANSFER_PAIR_STALLED,
                                       .first_chunk = half->half.first_chunk};
-    uint64_t limit_ns =
-        pairs->config.stall_ns != 0 ? pairs->config.stall_ns : PAIR_STALL_NS;
 
     if (half->first_ns == 0) {
         half->first_ns = now_ns;
     }
     if (!half->stall_told && !half->pair->broken &&
-        now_ns - half->first_ns > limit_ns + half->half.bytes) { /* a second a GB */
+        now_ns - half->first_ns > limit_ns(pairs, half)) {
         half->stall_told = true;
         pair_tell_locked(pl_container_of(half->pair, struct pair, on), &news);
     }
@@ -170,6 +177,55 @@ static void worker_look_locked(struct transfer_pairs *pairs, uint64_t now_ns)
     }
 }
 
+/* How long what goes by the host route is late; 0: none is. */
+static uint64_t staged_late_locked(struct transfer_pairs *pairs, uint64_t now_ns)
+{
+    uint64_t late_ns = 0;
+
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
+        const struct transfer_lane *lane = &pairs->lanes[i].on;
+        struct transfer_lane_half *half =
+            lane->halves.count > 0 ? pl_vec_at(&lane->halves, 0) : NULL;
+        uint64_t until_ns;
+
+        if (half == NULL || half->state != TRANSFER_HALF_STAGING) {
+            continue;
+        }
+        half->staged_ns = half->staged_ns != 0 ? half->staged_ns : now_ns;
+        until_ns        = half->staged_ns + limit_ns(pairs, half);
+        late_ns         = pl_max_u64(late_ns, now_ns > until_ns ? now_ns - until_ns : 0);
+    }
+    return late_ns;
+}
+
+/*
+ * What goes another way since its pair broke is given to the device late. Where there are more streams than hardware queues it may lie behind what NCCL's own streams wait for:
+ * operations of another communicator, with larger numbers, which may wait for just this. So if neither ends, that one is broken, too, whatever its other side
+ * says; and if it does not end then (the other side may have to report first what this keeps it from), the worker does, for the next one has no communicators.
+ */
+static void shared_queues_look_locked(struct transfer_pairs *pairs, uint64_t now_ns)
+{
+    uint64_t late_ns = staged_late_locked(pairs, now_ns);
+
+    for (uint32_t i = 0; late_ns > 0 && i < TRANSFER_LANES; i++) {
+        struct transfer_lane_half *first = transfer_lane_first_running(&pairs->lanes[i].on);
+
+        if (first == NULL || first->first_ns == 0 ||
+            now_ns - first->first_ns <= limit_ns(pairs, first)) {
+            continue;
+        }
+        trouble_locked(
+            pl_container_of(first->pair, struct pair, on),
+            "what goes another way since another one broke does not end beside it");
+        if (late_ns > LAST_TIMES * stuck_ns(pairs) && !pairs->last_told) {
+            pairs->last_told = true;
+            pairs->config.stuck(pairs->config.user,
+                                "what went by a communicator that broke does not end "
+                                "beside operations of others");
+        }
+    }
+}
+
 static void pairs_look_locked(struct transfer_pairs *pairs, bool check, uint64_t now_ns)
 {
     struct transfer_pair_news ended = {.event = TRANSFER_PAIR_ENDED};
@@ -177,6 +233,9 @@ static void pairs_look_locked(struct transfer_pairs *pairs, bool check, uint64_t
     struct pl_list *pos;
     char text[PAIR_TEXT_BYTES];
 
+    if (check) {
+        shared_queues_look_locked(pairs, now_ns);
+    }
     pl_list_for_each(pos, &pairs->pairs) {
         struct pair *pair = pl_container_of(pos, struct pair, link);
 

@@ -591,6 +591,13 @@ static void stuck_after(struct host *host, uint64_t limit_ns)
     pl_mutex_unlock(&host->pairs->lock);
 }
 
+static void stall_after(struct host *host, uint64_t limit_ns)
+{
+    pl_mutex_lock(&host->pairs->lock);
+    host->pairs->config.stall_ns = limit_ns;
+    pl_mutex_unlock(&host->pairs->lock);
+}
+
 /* Each waits for the other's part, and nobody asks for news, as when the main thread is in a call that does not return: that is said, once a limit. */
 TEST(a_worker_that_does_not_look_after_its_pairs_is_told_to_be_stuck)
 {
@@ -687,6 +694,65 @@ TEST(behind_an_operation_that_was_refused_none_goes_by_its_pair)
     finish(&world);
     ASSERT_EQ(world.host[1].counters.copies[TRANSFER_HOST], 2);
     world_close(&world, 2);
+}
+
+/*
+ * Device 1 takes a transfer by the host route, which its sender knows nothing of yet, and waits in another one for device 2, which does not come: neither ends, as if the one stood behind
+ * the other in a hardware queue. Its side alone is enough then.
+ */
+TEST(who_keeps_what_is_staged_from_its_end_is_broken_too)
+{
+    const struct transfer_pair_key sends = key_of(1, false), takes = key_of(0, true);
+    struct host *host = &world.host[1];
+    uint64_t first;
+
+    test_set_timeout(DEADLINE_S + 30);
+    world_open(&world, 3, 2);
+    pair_open(&world, 0, 1);
+    pair_open(&world, 1, 2);
+    stall_after(host, UINT64_C(100000000));
+    stuck_after(host, UINT64_C(100000000));
+    host->may_be_stuck = true;
+    for (uint32_t t = 0; t < 2; t++) {
+        world.transfer[t] = (struct transfer){
+            .from = t, .to = t + 1, .bytes = 300, .offset = t * UINT64_C(512)};
+        for (uint64_t i = 0; i < 300; i += 7) {
+            world.host[t].memory[world.transfer[t].offset + i] = byte_of(t, i);
+        }
+    }
+    pl_mutex_lock(&host->lock);
+    half_enqueue(host, 0);
+    half_enqueue(host, 1);
+    transfer_pair_break(host->pairs, &takes);
+    transfer_pair_abort(host->pairs, &takes);
+    ASSERT_OK(transfer_pair_stage(host->pairs, &takes, &first));
+    pl_mutex_unlock(&host->lock);
+    (void)wait_for(host, 2, false, TRANSFER_PAIR_TROUBLE);
+    ASSERT_EQ(__atomic_load_n(&host->stuck, __ATOMIC_ACQUIRE), 0);
+    while (__atomic_load_n(&host->stuck, __ATOMIC_ACQUIRE) ==
+           0) { /* nobody does break it */
+        turns_take(&world);
+        in_time(&world, "the worker's last way out");
+        nap();
+    }
+    stall_after(host, 0);
+    stuck_after(host, 0);
+    for (uint32_t t = 0; t < 2; t++) {
+        struct host *other = &world.host[2 * t];
+
+        pl_mutex_lock(&other->lock);
+        half_enqueue(other, t);
+        pl_mutex_unlock(&other->lock);
+    }
+    pair_break(&world, 1, 2);
+    pl_mutex_lock(&world.host[0].lock);
+    transfer_pair_break(world.host[0].pairs, &sends);
+    transfer_pair_abort(world.host[0].pairs, &sends);
+    ASSERT_OK(transfer_pair_stage(world.host[0].pairs, &sends, &first));
+    pl_mutex_unlock(&world.host[0].lock);
+    finish(&world);
+    ASSERT_EQ(host->stuck, 1);
+    world_close(&world, 3);
 }
 
 TEST(a_pair_that_nobody_joins_is_given_up)
