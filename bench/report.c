@@ -9,7 +9,7 @@
 
 #define COLUMNS      11
 #define CELL_BYTES   128
-#define REMARK_BYTES 160
+#define REMARK_BYTES 200
 
 void bench_report_init(struct bench_report *report, const char *title)
 {

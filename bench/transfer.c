@@ -245,6 +245,11 @@ static int run_transfer(int argc, char **argv)
     if (transfer.raw.size_count == 0 || transfer.raw.devices < 2) {
         return cli_fail(&bench_transfer, "it needs two devices and a size that fits");
     }
+    bench_report_remark(
+        &transfer.report,
+        "new objects: %u in flight; both ways and all to all: all of them, as of "
+        "the bare loops, which have all of their up to 200 in the device's queue",
+        transfer.in_flight);
     measure_routes(&transfer, &given, &config);
 
     bench_report_print(&transfer.report);
