@@ -55,6 +55,15 @@ static const struct graph_profile scarce_and_dying = {.devices_min     = 1,
                                                       .scarce_permille = 1000,
                                                       .check_every     = 200};
 
+/* .. and one device has all of it, and room enough. */
+static const struct graph_profile dying = {.devices_min    = 1,
+                                           .devices_max    = 1,
+                                           .steps_min      = 60,
+                                           .steps_max      = 160,
+                                           .crash_permille = 1000,
+                                           .crashes_most   = 30,
+                                           .check_every    = 200};
+
 /* What does not fit goes to host memory and files. */
 static const struct graph_profile spilling = {.devices_min    = 1,
                                               .devices_max    = 3,
@@ -308,6 +317,18 @@ TEST(random_programs_notice_memory_that_is_overwritten_before_its_readers_are_ov
 TEST(random_programs_notice_memory_that_is_overwritten_before_its_readers_word)
 {
     assert_found("worker.reuse_unsaid", &scarce_and_dying, 10 * GRAPHS_MAX);
+}
+
+/* The same of a value that is overwritten in place by another stream. */
+TEST(random_programs_notice_a_value_that_is_overwritten_before_its_readers_word)
+{
+    assert_found("worker.overwrite_unsaid", &dying, 10 * GRAPHS_MAX);
+}
+
+/* And a crash between the end of what a launch waits for in another stream and that stream's word, when the launch has begun. */
+TEST(random_programs_notice_a_launch_that_is_held_by_work_and_not_by_its_word)
+{
+    assert_found("worker.held_by_work", &dying, 10 * GRAPHS_MAX);
 }
 
 TEST(random_programs_notice_memory_that_another_device_still_reads)
