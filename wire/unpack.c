@@ -30,11 +30,10 @@ struct reader {
     const uint8_t *end;
 };
 
-static void *room(struct reader *reader, size_t bytes)
+/* Of the arena's block as a rule. */
+static inline void *room(struct reader *reader, size_t bytes)
 {
-    ProtobufCAllocator *allocator = &reader->arena->allocator;
-
-    return allocator->alloc(allocator->allocator_data, bytes);
+    return wire_arena_room(reader->arena, bytes);
 }
 
 /* ------------------------------------------------------------------------------------------------ values */
@@ -119,7 +118,7 @@ static bool fixed64(struct reader *reader, uint64_t *out)
 }
 
 /* What a length says comes next; the reader is behind it then. */
-static bool part(struct reader *reader, struct reader *out)
+static inline bool part(struct reader *reader, struct reader *out)
 {
     const uint8_t *before = reader->at;
     uint64_t length;
@@ -140,7 +139,7 @@ static size_t left(const struct reader *reader)
 }
 
 /* Numbers in a packed list: each ends with a byte below 0x80. */
-static size_t varint_count(const struct reader *reader)
+static inline size_t varint_count(const struct reader *reader)
 {
     size_t count = 0;
 
@@ -159,13 +158,22 @@ static bool numbers64(struct reader *reader, size_t *out_count, uint64_t **out)
         return false;
     }
     *out = room(reader, count * sizeof(**out));
-    for (size_t i = 0; *out != NULL && i < count; i++) {
+    if (*out == NULL) {
+        return false;
+    }
+    *out_count = count;
+    if (count == left(&list)) { /* all are small */
+        for (size_t i = 0; i < count; i++) {
+            (*out)[i] = list.at[i];
+        }
+        return true;
+    }
+    for (size_t i = 0; i < count; i++) {
         if (!varint(&list, &(*out)[i])) {
             return false;
         }
     }
-    *out_count = count;
-    return *out != NULL && left(&list) == 0;
+    return left(&list) == 0;
 }
 
 static bool numbers32(struct reader *reader, size_t *out_count, uint32_t **out)
@@ -177,13 +185,22 @@ static bool numbers32(struct reader *reader, size_t *out_count, uint32_t **out)
         return false;
     }
     *out = room(reader, count * sizeof(**out));
-    for (size_t i = 0; *out != NULL && i < count; i++) {
+    if (*out == NULL) {
+        return false;
+    }
+    *out_count = count;
+    if (count == left(&list)) { /* all are small */
+        for (size_t i = 0; i < count; i++) {
+            (*out)[i] = list.at[i];
+        }
+        return true;
+    }
+    for (size_t i = 0; i < count; i++) {
         if (!number32(&list, &(*out)[i])) {
             return false;
         }
     }
-    *out_count = count;
-    return *out != NULL && left(&list) == 0;
+    return left(&list) == 0;
 }
 
 static bool eights(struct reader *reader, size_t *out_count, uint64_t **out)

@@ -8,8 +8,28 @@
 
 #include "wire/wire.h"
 
+#include <string.h>
+
 /* A ProtobufCMessage field that is text in the arena: its length was kept by the allocator. */
 size_t wire_arena_text_length(const char *text);
+
+/* What the arena's allocator gives, without a call as long as its block has room. */
+static inline void *wire_arena_room(struct wire_arena *arena, size_t bytes)
+{
+    uint64_t asked = bytes; /* before them: wire_arena_text_length() */
+    size_t taken   = ((bytes + 7) & ~(size_t)7) + sizeof(asked);
+    uint8_t *at;
+
+    if (bytes > arena->bytes_max || taken > arena->bytes_max - arena->total ||
+        taken > arena->block_bytes - arena->used) {
+        return arena->allocator.alloc(arena->allocator.allocator_data, bytes);
+    }
+    at = arena->block + arena->used;
+    arena->used += taken;
+    arena->total += taken;
+    memcpy(at, &asked, sizeof(asked));
+    return at + sizeof(asked);
+}
 
 /* Puts "name[index]: " (index < 0: "name: ") before the text in err; returns err's status as given. */
 plasmon_status_t check_below(struct pl_err *err, plasmon_status_t status, const char *name,
