@@ -20,8 +20,8 @@
  * a death in just that moment. (Before what waits for another device words are written anyway.) A recorded graph is one launch here: its begin is
  * told before it is replayed, and when it has begun all of it has.
  *
- * WHICH WORD HOLDS. A launch may come behind several streams' words. One is written down, the last that was not there yet when the launch was enqueued, for the
- * earlier ones are likely to be passed before it.
+ * WHICH WORD HOLDS. A launch may come behind several streams' words. One is written down, the one for the latest launch, if it was not there yet when this one was
+ * enqueued: the earlier ones are likely to be passed before it.
  *
  * THE ORDER OF OUR OWN STORES. A worker dies between any two of them. ENQUEUED is there before the first call that gives the device work, the hold, or that there is none,
  * before that and after the join is in the stream, TELLS after the write of `begun` is in the stream and before the work is, SIGNALS after the write of the word is. Each fact
@@ -45,7 +45,7 @@ void worker_begun_held_up(struct worker_core *core, uint32_t stream)
 
 static bool must_not_come_twice(const struct worker_launch *launch)
 {
-    return worker_launch_is_function(launch) && worker_launch_overwrites(launch);
+    return worker_launch_is_function(launch) && launch->overwrites;
 }
 
 bool worker_begun_tells(const struct worker_core *core, const struct worker_launch *launch,
@@ -58,20 +58,26 @@ bool worker_begun_tells(const struct worker_core *core, const struct worker_laun
            (core->config.begins_cheap || core->streams[stream].held_up);
 }
 
+void worker_begun_joined(struct worker_stream *mine, uint32_t other)
+{
+    uint64_t by =
+        pl_bug("worker.held_by_work") ? mine->joined[other] : mine->joined_word[other];
+
+    if (by > mine->held_by) {
+        mine->held_by   = by;
+        mine->held_from = other;
+    }
+}
+
 void worker_begun_hold(struct worker_core *core, const struct worker_launch *launch,
                        uint32_t stream)
 {
-    const struct worker_stream *mine = &core->streams[stream];
-    const uint64_t *joined =
-        pl_bug("worker.held_by_work") ? mine->joined : mine->joined_word;
-    uint64_t by = 0;
+    struct worker_stream *mine = &core->streams[stream];
 
-    for (uint32_t i = 0; i < core->stream_count && must_not_come_twice(launch); i++) {
-        if (joined[i] > by && joined[i] > worker_stream_word(core, i)) {
-            by = joined[i];
-        }
+    if (mine->held_by != 0 && worker_stream_word(core, mine->held_from) >= mine->held_by) {
+        mine->held_by = 0;
     }
-    store_timeline_hold(core->timeline, launch->seq, by);
+    store_timeline_hold(core->timeline, launch->seq, mine->held_by);
 }
 
 plasmon_status_t worker_begun_tell(struct worker_core *core,

@@ -308,6 +308,7 @@ static plasmon_status_t fresh_place(struct worker_core *core, struct worker_laun
         operand->placed    = true;
         operand->allocated = true;
         entry_fill(core, launch, operand);
+        worker_reuse_new(core, operand->slot);
         core->writers[operand->slot] = operand->writes ? 1 : 0;
     }
     return status;

@@ -3,7 +3,8 @@
  *
  *   core.c      create, destroy, commands, figures          launch.c    a launch, copied out of its message
  *   queue.c     the front of the queue: may it go?          streams.c   where it goes, waits, signals
- *   enqueue.c   the device work of each kind of launch      buffers.c   memory and table entries of its operands
+ *   run_check.c is it what its function takes?              buffers.c   memory and table entries of its operands
+ *   enqueue.c   the device work of each kind of launch
  *   complete.c  what is done: seal, report, free            recover.c   rebuilding after a restart
  *   graph.c, graph_bind.c, graph_replay.c    recorded graphs: nodes, memory; fitted to a launch; recordings
  *   starve.c    no memory for the front
@@ -109,6 +110,7 @@ struct worker_launch {
     bool checked;      /* the function exists and takes these arguments */
     bool memory;       /* every fresh buffer and the scratch are in hand */
     bool starved;      /* the head was told */
+    bool overwrites;   /* what was there before, in place */
     bool without_work; /* nothing for the device to do but the word */
     bool signalled;    /* the word is written right behind it */
     bool signals;      /* what enqueued it wrote the word as well */
@@ -193,6 +195,10 @@ struct worker_stream {
     uint64_t signalled;        /* a write of the word up to this seq went in, or was made */
     uint64_t signalled_before; /* the one before that */
     bool woken;                /* the core stored the word since the last wake */
+    uint64_t
+        held_by; /* nothing of what comes next begins before the word of the stream ... */
+    uint32_t
+        held_from; /* ... held_from shows this launch; 0: nothing that is not there (begun.c) */
     bool held_up; /* a wait for another device went in since a begin was told (begun.c) */
     uint32_t limited;    /* enqueued launches with a time limit */
     uint64_t watched;    /* the last one that was seen to have begun ... */
@@ -261,6 +267,19 @@ struct worker_comm {
         decided_after; /* 0, or of receives: when this one is done, the head is told that it is decided what came by `staged` */
 };
 
+/* A launch that was found right, for those that are like it (run_check.c). */
+enum { WORKER_CHECKED = 16, WORKER_CHECKED_ARGS = 8, WORKER_CHECKED_SCALARS = 8 };
+struct worker_checked {
+    const struct kernel_function *function; /* NULL: none */
+    uint32_t function_id;
+    uint32_t arg_count;
+    uint32_t scalar_count;
+    uint64_t scratch;
+    uint64_t run_operations;
+    union kernel_scalar scalars[WORKER_CHECKED_SCALARS];
+    struct kernel_arg args[WORKER_CHECKED_ARGS];
+};
+
 struct worker_core {
     struct worker_core_config config;
     struct store_table *table;       /* ours */
@@ -309,6 +328,7 @@ struct worker_core {
 
     /* reuse.c */
     uint64_t *last_use;    /* a slot: the last launch that uses it; what has become of it */
+    uint16_t *used_by;     /* a slot: bit i: a launch that uses it went to stream i */
     struct pl_vec retired; /* struct retired, oldest first, from retired_first on */
     size_t retired_first;
     struct pl_vec reused;    /* struct reused */
@@ -317,6 +337,8 @@ struct worker_core {
     struct pl_vec scratches; /* struct scratch */
     uint64_t behind
         [STORE_STREAM_MAX]; /* the front's memory is right once launches of stream i up to this one are over */
+
+    struct worker_checked checked[WORKER_CHECKED]; /* by function */
 
     struct pl_vec waits;   /* struct worker_wait: of the launch being enqueued */
     struct pl_vec args;    /* struct kernel_arg */
@@ -367,7 +389,6 @@ void worker_launch_fail(struct worker_launch *launch, plasmon_status_t status,
     PL_PRINTF(3, 4); /* the first failure stays */
 bool worker_launch_is_function(const struct worker_launch *launch); /* RUN or GRAPH */
 bool worker_launch_is_half(const struct worker_launch *launch);     /* SEND or RECV */
-bool worker_launch_overwrites(const struct worker_launch *launch);  /* in place */
 const char *worker_launch_name(const struct worker_launch *launch); /* function or kind */
 void worker_launch_describe(const struct worker_launch *launch, struct pl_str *out);
 /* combine.c: the piece that is this device's own; NULL: there is none. */
@@ -441,6 +462,8 @@ bool worker_reuse_create(struct worker_core *core); /* false: no memory */
 void worker_reuse_destroy(struct worker_core *core);
 /* A launch came; the head retires a buffer; a launch was enqueued. */
 void worker_reuse_note(struct worker_core *core, const struct worker_launch *launch);
+/* Nobody has used what is in the slot from now on. */
+void worker_reuse_new(struct worker_core *core, uint32_t slot);
 /* As an operand, or as the source of a piece that lies here. */
 bool worker_launch_uses(const struct worker_core *core, const struct worker_launch *launch,
                         uint32_t slot, uint32_t generation);
@@ -557,24 +580,28 @@ plasmon_status_t worker_graph_enqueue(struct worker_core *core,
                                       struct worker_launch *launch, uint32_t stream,
                                       struct pl_err *err);
 
-/* enqueue.c */
+/* run_check.c */
 /*
  * The function of a launch, or of a node, checked against its operands; *out_scratch is what it needs. EAGAIN: it is not loaded, or
  * what it needs is not prepared. keep: for a recorded graph.
  */
 plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch *launch,
                                   bool keep, uint64_t *out_scratch, struct pl_err *err);
+/*
+ * The function and its arguments; what scratch it wants. Not right: the launch fails. Once a launch. false: a function is not
+ * loaded yet; again later.
+ */
+bool worker_launch_check(struct worker_core *core, struct worker_launch *launch);
+/* Ids may mean other functions from now on. */
+void worker_checked_forget(struct worker_core *core);
+
+/* enqueue.c */
 plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_launch *launch,
                                     uint32_t stream, struct pl_err *err);
 /* The buffer that a piece is taken from, if it is on this host. */
 plasmon_status_t worker_piece_source(const struct worker_core *core,
                                      const struct worker_piece *piece, uint32_t dtype,
                                      struct worker_source *out, struct pl_err *err);
-/*
- * The function and its arguments; what scratch it wants. Not right: the launch fails. Once a launch. false: a function is not
- * loaded yet; again later.
- */
-bool worker_launch_check(struct worker_core *core, struct worker_launch *launch);
 /* How many operations its work puts into its stream, at most. It was checked. */
 uint64_t worker_launch_operations(struct worker_core *core,
                                   const struct worker_launch *launch);
@@ -592,6 +619,8 @@ bool worker_begun_tells(const struct worker_core *core, const struct worker_laun
                         uint32_t stream);
 plasmon_status_t worker_begun_tell(struct worker_core *core,
                                    const struct worker_launch *launch, uint32_t stream);
+/* What comes next in the stream is behind what `joined_word` says of the other one now. */
+void worker_begun_joined(struct worker_stream *mine, uint32_t other);
 /* Whose word it comes behind in its stream is written down. Before it is ENQUEUED, after its joins. */
 void worker_begun_hold(struct worker_core *core, const struct worker_launch *launch,
                        uint32_t stream);

@@ -402,7 +402,13 @@ static plasmon_status_t launch_fill(struct worker_core *core,
     if (status == PLASMON_OK) {
         status = after_check(core, launch, err);
     }
-    return status == PLASMON_OK ? kind_check(core, launch, message->graph, err) : status;
+    if (status == PLASMON_OK) {
+        status = kind_check(core, launch, message->graph, err);
+    }
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        launch->overwrites |= launch->operands[i].writes && !launch->operands[i].fresh;
+    }
+    return status;
 }
 
 plasmon_status_t worker_launch_create(struct worker_core *core,
@@ -505,16 +511,6 @@ bool worker_launch_is_function(const struct worker_launch *launch)
 {
     return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ||
            launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH;
-}
-
-bool worker_launch_overwrites(const struct worker_launch *launch)
-{
-    for (uint32_t i = 0; i < launch->operand_count; i++) {
-        if (launch->operands[i].writes && !launch->operands[i].fresh) {
-            return true;
-        }
-    }
-    return false;
 }
 
 bool worker_launch_is_half(const struct worker_launch *launch)

@@ -274,5 +274,6 @@ void worker_core_forget(struct worker_core *core)
     }
     worker_buffers_free_all(core);
     worker_core_advance(core);
+    worker_checked_forget(core); /* the next head gives the same ids to other functions */
     worker_graphs_finish(core); /* of the head that is gone; launches of them keep theirs */
 }

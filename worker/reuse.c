@@ -7,6 +7,10 @@
  * back to the arena at once, and `reused` remembers which launches they must come after. A block that is handed out there takes these
  * on: its launch enters its stream behind them (streams.c).
  *
+ * WHO USES IT must be found before its memory goes. Where only memory that is free for the launch's own stream is looked for, which may be for every block that a program
+ * makes, the streams that its launches went to (`used_by`) and the last launch of all tell: a stream whose word has reached that one, or its own last launch, uses it no more. When a
+ * device is full, who uses it is looked up among all launches that run.
+ *
  * WHY A CRASH LOSES NOTHING. After a crash, launches that no word shows as done run again, and need their inputs again. So the launch that
  * overwrites comes behind the others' WORD, not just behind their work: while it has not begun, they find everything as it was; when
  * it has begun, the word covers them and they never run again. The table still has the entry of the retired buffer (STORE_RETIRED)
@@ -83,7 +87,8 @@ bool worker_reuse_create(struct worker_core *core)
     core->heirs     = PL_VEC_INIT(struct recovered);
     core->scratches = PL_VEC_INIT(struct scratch);
     core->last_use  = PL_NEW_N(uint64_t, STORE_TABLE_SLOTS);
-    return core->last_use != NULL;
+    core->used_by   = PL_NEW_N(uint16_t, STORE_TABLE_SLOTS);
+    return core->last_use != NULL && core->used_by != NULL;
 }
 
 void worker_reuse_destroy(struct worker_core *core)
@@ -94,6 +99,7 @@ void worker_reuse_destroy(struct worker_core *core)
     pl_vec_finish(&core->rests);
     pl_vec_finish(&core->scratches);
     pl_free(core->last_use);
+    pl_free(core->used_by);
 }
 
 /* ------------------------------------------------------------------------------------------------ who uses what */
@@ -143,6 +149,34 @@ bool worker_launch_uses(const struct worker_core *core, const struct worker_laun
     return false;
 }
 
+void worker_reuse_new(struct worker_core *core, uint32_t slot)
+{
+    core->used_by[slot] = 0;
+}
+
+static_assert(STORE_STREAM_MAX <= 8 * sizeof(uint16_t), "a bit for each stream");
+
+/* No stream but this one uses it any more; what this one must be through with first. */
+static bool only_used_in(const struct worker_core *core, uint32_t slot, uint32_t stream,
+                         uint64_t out_behind[STORE_STREAM_MAX])
+{
+    uint64_t last = core->last_use[slot] & USE_SEQ;
+
+    memset(out_behind, 0, STORE_STREAM_MAX * sizeof(*out_behind));
+    for (uint32_t i = 0; i < core->stream_count; i++) {
+        uint64_t until = pl_min_u64(last, core->streams[i].last);
+
+        if ((core->used_by[slot] & 1u << i) == 0 || worker_stream_word(core, i) >= until) {
+            continue;
+        }
+        if (i != stream) {
+            return false;
+        }
+        out_behind[i] = until;
+    }
+    return true;
+}
+
 /* The last launch of each stream that uses it and is not done. */
 static void users_find(const struct worker_core *core, const struct retired *retired,
                        uint64_t out_behind[STORE_STREAM_MAX])
@@ -190,22 +224,25 @@ void worker_reuse_retire(struct worker_core *core, uint64_t buffer)
     }
 }
 
+static void used(struct worker_core *core, const struct worker_launch *launch,
+                 uint32_t slot, uint32_t generation)
+{
+    core->used_by[slot] |= (uint16_t)(1u << launch->stream);
+    if (core->last_use[slot] == (launch->seq | USE_RETIRED)) {
+        retired_push(core, slot, generation);
+    }
+}
+
 void worker_reuse_enqueued(struct worker_core *core, const struct worker_launch *launch)
 {
     for (uint32_t i = 0; i < launch->operand_count; i++) {
-        uint32_t slot = launch->operands[i].slot;
-
-        if (core->last_use[slot] == (launch->seq | USE_RETIRED)) {
-            retired_push(core, slot, launch->operands[i].generation);
-        }
+        used(core, launch, launch->operands[i].slot, launch->operands[i].generation);
     }
     for (uint32_t i = 0; i < launch->piece_count; i++) {
-        uint64_t src  = launch->pieces[i].src;
-        uint32_t slot = wire_buffer_slot(src);
+        uint64_t src = launch->pieces[i].src;
 
-        if (piece_local(core, &launch->pieces[i]) &&
-            core->last_use[slot] == (launch->seq | USE_RETIRED)) {
-            retired_push(core, slot, wire_buffer_generation(src));
+        if (piece_local(core, &launch->pieces[i])) {
+            used(core, launch, wire_buffer_slot(src), wire_buffer_generation(src));
         }
     }
 }
@@ -254,16 +291,6 @@ void worker_reuse_tidy(struct worker_core *core)
     core->retired_first = 0;
 }
 
-static bool behind_others(const uint64_t behind[STORE_STREAM_MAX], uint32_t stream)
-{
-    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
-        if (behind[i] != 0 && i != stream) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool worker_reuse_more(struct worker_core *core, uint32_t stream)
 {
     const struct retired *first = retired_first(core);
@@ -279,8 +306,9 @@ bool worker_reuse_more(struct worker_core *core, uint32_t stream)
     entry = retired_entry(core, first);
     next  = (struct reused){.offset = entry->offset,
                             .bytes  = store_arena_rounded(entry->bytes)};
-    users_find(core, first, next.behind);
-    if (stream != WORKER_ANY_STREAM && behind_others(next.behind, stream)) {
+    if (stream == WORKER_ANY_STREAM) {
+        users_find(core, first, next.behind);
+    } else if (!only_used_in(core, slot, stream, next.behind)) {
         return false;
     }
     reused = pl_vec_push(&core->reused);

@@ -223,7 +223,7 @@ static uint32_t choose(struct worker_core *core, const struct worker_launch *lau
         return store_ring_stream(named);
     }
 
-    if (worker_launch_combines(launch) && !worker_launch_overwrites(launch)) {
+    if (worker_launch_combines(launch) && !launch->overwrites) {
         /* Never in one stream with what writes over its sources: head/worker.c. */
         return stream_of_role(core, WORKER_STREAM_RECV);
     }
@@ -316,7 +316,7 @@ static bool word_first(const struct worker_core *core, const struct worker_launc
 {
     const struct worker_launch *earlier = core->streams[stream].running.first;
 
-    if (!worker_launch_overwrites(launch) || pl_bug("worker.overwrite_unsaid")) {
+    if (!launch->overwrites || pl_bug("worker.overwrite_unsaid")) {
         return false;
     }
     while (earlier != NULL && earlier->seq < seq) {
@@ -378,6 +378,7 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
         mine->joined[other]      = core->streams[other].last;
         mine->joined_word[other] = core->streams[other].signalled;
     }
+    worker_begun_joined(mine, other);
 }
 
 /* Its memory is somebody else's until these are over (reuse.c): in this stream as in others, their word comes first. */
@@ -468,7 +469,7 @@ bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
     if (launch->graph != NULL && worker_graph_last(launch->graph) != 0) {
         /* Its memory, and what is replayed, serve one launch at a time. */
         order_local(core, launch, stream, worker_graph_last(launch->graph),
-                    worker_launch_overwrites(launch) ? BEHIND_WORD : BEHIND_WORK, &clear);
+                    launch->overwrites ? BEHIND_WORD : BEHIND_WORK, &clear);
     }
     order_reuse(core, launch, stream, &clear);
     waits_enqueue(core, launch, stream, &clear);
