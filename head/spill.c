@@ -481,18 +481,13 @@ bool head_spill_obtain(struct head_core *core, struct head_device *device, uint6
 /* -------------------------------------------------------------------------------------------- bringing back */
 
 /*
- * The device whose spill into the copy may yet be taken back (spill_undo.c); NULL: that cannot be. It cannot once it is bound, nor while all that is planned to
- * be in host memory fits there: then places need no file, and so nothing that could be full.
+ * The device whose spill into the copy may yet be taken back (spill_undo.c), which it may until it is bound; NULL: that cannot be. Whether host memory has room for
+ * it says nothing: others that are planned later may have taken that by then.
  */
 static struct head_device *undecided(const struct head_buffer *copy)
 {
-    const struct head_spill_host *spill = copy->device->spill;
     const struct pl_list *pos;
 
-    if (spill->slab == HEAD_SLAB_READY &&
-        spill->home.bytes_live <= spill->config.memory_bytes) {
-        return NULL;
-    }
     pl_list_for_each(pos, &copy->writers) {
         const struct head_task *task = pl_container_of(pos, struct head_use, link)->task;
 
