@@ -146,6 +146,7 @@ static void put_device(struct pl_str *out, const Plasmon__V1__Device *device)
     json_number(out, "bytes_total", device->bytes_total);
     json_number(out, "bytes_used", device->bytes_used);
     json_number(out, "bytes_replica", device->bytes_replica);
+    json_number(out, "bytes_scratch", device->bytes_scratch);
     json_number(out, "bytes_reserved", device->bytes_reserved);
     json_number(out, "largest_hole", device->largest_hole);
     json_number(out, "launches", device->launches);

@@ -35,6 +35,14 @@ status_names_devices() {
     PLASMON_TOKEN=secret-of-the-test "$plasmon" status
     [ "$(PLASMON_TOKEN=secret-of-the-test "$plasmon" status | grep -ci cpu)" -ge 1 ]
 }
+page_has_fields() { # what docs/operations.md says that --json tells of a device, no more and no less
+    PLASMON_TOKEN=secret-of-the-test "$plasmon" status --json | /usr/bin/python3 -c '
+import json, re, sys
+row = next(line for line in open(sys.argv[1]) if line.startswith("| `devices[]`"))
+said = re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", row))
+told = list(json.load(sys.stdin)["devices"][0])
+assert sorted(said) == sorted(told), set(said) ^ set(told)' "$(dirname "$0")/../../docs/operations.md"
+}
 status_json() {
     PLASMON_TOKEN=secret-of-the-test "$plasmon" status --json |
         /usr/bin/python3 -c 'import json, sys; status = json.load(sys.stdin); assert len(status["devices"]) == 2, status'
@@ -173,6 +181,7 @@ claim no_token_is_refused refused ""
 claim a_wrong_token_is_refused refused wrong
 claim status_names_the_devices status_names_devices
 claim status_json_parses status_json
+claim status_json_tells_what_its_page_says page_has_fields
 claim metrics_are_written_for_prometheus metrics_for_prometheus
 claim the_head_tells_them_over_http head_tells_metrics
 claim a_second_start_is_refused_and_harms_nobody second_start_refused
