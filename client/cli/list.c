@@ -99,6 +99,27 @@ int list_run(const struct cli_command *command, const struct list *list,
     return result;
 }
 
+void list_begin(struct list_shown *shown, const char *key, void (*header)(void))
+{
+    if (shown->begun) {
+        return;
+    }
+    shown->begun = true;
+    if (shown->json) {
+        printf("{\"%s\":[", key);
+    } else {
+        header();
+    }
+}
+
+void list_row_json(struct list_shown *shown, struct pl_str *text)
+{
+    printf("%s%s", shown->rows > 0 ? ",\n" : "", pl_str_text(text));
+    pl_str_finish(text);
+    pl_str_init(text);
+    shown->rows++;
+}
+
 const char *list_age(uint64_t ms, char out[32])
 {
     if (ms < 1000) {

@@ -31,6 +31,17 @@ int list_run(const struct cli_command *command, const struct list *list,
              int (*ask)(const struct list *list, struct plasmon_client *client,
                         struct wire_arena *arena));
 
+/* What was printed of a list. */
+struct list_shown {
+    bool json;
+    bool begun;
+    uint64_t rows;
+};
+/* When a page is there, and not before: an error of the first one stands alone. key: of the array in JSON; header: for people. */
+void list_begin(struct list_shown *shown, const char *key, void (*header)(void));
+/* A row in JSON; takes what is in `text`, which may be used again. */
+void list_row_json(struct list_shown *shown, struct pl_str *text);
+
 /* tasks.c, objects.c, nodes.c: a row for people, and as a JSON object. */
 void list_task_text(const Plasmon__V1__TaskRow *row);
 void list_task_json(const Plasmon__V1__TaskRow *row, struct pl_str *out);

@@ -106,6 +106,7 @@ static int ask(const struct list *list, struct plasmon_client *client,
     Plasmon__V1__ListRequest request = PLASMON__V1__LIST_REQUEST__INIT;
     Plasmon__V1__ListPlace from      = PLASMON__V1__LIST_PLACE__INIT;
     const Plasmon__V1__ListReply *reply;
+    struct list_shown shown = {.json = list->asks.json};
     struct pl_str text;
     int result = list_filters(&cli_nodes, list, NULL, 0, &request);
 
@@ -114,15 +115,15 @@ static int ask(const struct list *list, struct plasmon_client *client,
     }
     request.kind = PLASMON__V1__LIST_KIND__LIST_NODES;
     pl_str_init(&text);
-    pl_str_append(&text, "{\"nodes\":[");
     do {
         reply = list_page(&cli_nodes, client, &request, arena);
-        if (reply != NULL && !list->asks.json && request.from == NULL) {
-            print_header(); /* not before an error */
+        if (reply != NULL) {
+            list_begin(&shown, "nodes", print_header);
         }
         for (size_t i = 0; reply != NULL && i < reply->n_nodes; i++) {
-            if (list->asks.json) {
+            if (shown.json) {
                 list_node_json(reply->nodes[i], &text);
+                list_row_json(&shown, &text);
             } else {
                 list_node_text(reply->nodes[i]);
             }
@@ -132,8 +133,8 @@ static int ask(const struct list *list, struct plasmon_client *client,
             request.from = &from;
         }
     } while (reply != NULL && reply->next != NULL);
-    if (list->asks.json && reply != NULL) {
-        printf("%s]}\n", pl_str_text(&text));
+    if (shown.json && reply != NULL) {
+        printf("]}\n");
     }
     pl_str_finish(&text);
     return reply != NULL ? CLI_OK : CLI_FAIL;

@@ -164,10 +164,8 @@ struct kept {
 
 struct largest {
     uint32_t limit; /* 0: rows are printed as they come */
-    bool json;
-    bool begun;   /* the first page is there: an error before it stands alone */
-    bool dropped; /* there are more than limit */
-    uint64_t shown;
+    bool dropped;   /* there are more than limit */
+    struct list_shown shown;
     struct pl_vec rows; /* struct kept */
 };
 
@@ -199,15 +197,14 @@ static void print_row(struct largest *largest, const Plasmon__V1__ObjectRow *row
 {
     struct pl_str text;
 
-    if (!largest->json) {
+    if (!largest->shown.json) {
         list_object_text(row);
-    } else {
-        pl_str_init(&text);
-        list_object_json(row, &text);
-        printf("%s%s", largest->shown > 0 ? ",\n" : "", pl_str_text(&text));
-        pl_str_finish(&text);
+        return;
     }
-    largest->shown++;
+    pl_str_init(&text);
+    list_object_json(row, &text);
+    list_row_json(&largest->shown, &text);
+    pl_str_finish(&text);
 }
 
 static bool keep(struct largest *largest, const Plasmon__V1__ObjectRow *row)
@@ -264,23 +261,15 @@ static void print_kept(struct largest *largest)
     }
 }
 
-static void begin(struct largest *largest)
+static void print_header(void)
 {
-    if (largest->begun) {
-        return;
-    }
-    largest->begun = true;
-    if (largest->json) {
-        printf("{\"objects\":[");
-    } else {
-        printf("  %10s %-24s %-8s %9s %-16s %-20s %-9s %s\n", "bytes", "value", "state",
-               "age", "client", "label or name", "ref", "where");
-    }
+    printf("  %10s %-24s %-8s %9s %-16s %-20s %-9s %s\n", "bytes", "value", "state", "age",
+           "client", "label or name", "ref", "where");
 }
 
 static void end(const struct largest *largest)
 {
-    if (largest->json) {
+    if (largest->shown.json) {
         printf("],\"more\":%s}\n", largest->dropped ? "true" : "false");
     } else if (largest->dropped) {
         printf("  and smaller ones: --limit 0 has all\n");
@@ -298,7 +287,7 @@ static int pages(struct plasmon_client *client, struct wire_arena *arena,
         if (reply == NULL) {
             return CLI_FAIL;
         }
-        begin(largest);
+        list_begin(&largest->shown, "objects", print_header);
         if (!take(largest, reply, &request.bytes_min)) {
             return cli_fail(&cli_objects, "no memory");
         }
@@ -315,8 +304,9 @@ static int ask(const struct list *list, struct plasmon_client *client,
                struct wire_arena *arena)
 {
     Plasmon__V1__ListRequest request = PLASMON__V1__LIST_REQUEST__INIT;
-    struct largest largest           = {
-                  .limit = list->limit, .json = list->asks.json, .rows = PL_VEC_INIT(struct kept)};
+    struct largest largest           = {.limit = list->limit,
+                                        .shown = {.json = list->asks.json},
+                                        .rows  = PL_VEC_INIT(struct kept)};
     int result = list_filters(&cli_objects, list, states, PL_COUNT(states), &request);
 
     if (result != CLI_OK) {

@@ -105,44 +105,29 @@ void list_task_json(const Plasmon__V1__TaskRow *row, struct pl_str *out)
 }
 
 struct shown {
-    uint32_t rows;
-    bool begun; /* an error before the first page stands alone */
-    bool more;  /* there are more of a device than the limit */
+    struct list_shown list;
+    bool more; /* there are more of a device than the limit */
 };
 
-static void begin(const struct list *list, struct shown *shown)
+static void print_header(void)
 {
-    if (shown->begun) {
-        return;
-    }
-    shown->begun = true;
-    if (list->asks.json) {
-        printf("{\"tasks\":[");
-    } else {
-        printf("  %-6s %-9s %-8s %9s %-9s %-18s %-16s %-16s %-14s %s\n", "device", "launch",
-               "state", "age", "task", "function", "label", "client", "", "after");
-    }
+    printf("  %-6s %-9s %-8s %9s %-9s %-18s %-16s %-16s %-14s %s\n", "device", "launch",
+           "state", "age", "task", "function", "label", "client", "", "after");
 }
 
-static void print_rows(const struct list *list, const Plasmon__V1__ListReply *reply,
-                       struct shown *shown)
+static void print_rows(const Plasmon__V1__ListReply *reply, struct list_shown *shown)
 {
     struct pl_str text;
 
     pl_str_init(&text);
     for (size_t i = 0; i < reply->n_tasks; i++) {
-        if (list->asks.json) {
-            if (shown->rows > 0) {
-                printf(",\n");
-            }
-            pl_str_finish(&text);
-            pl_str_init(&text);
+        if (shown->json) {
             list_task_json(reply->tasks[i], &text);
-            printf("%s", pl_str_text(&text));
+            list_row_json(shown, &text);
         } else {
             list_task_text(reply->tasks[i]);
+            shown->rows++;
         }
-        shown->rows++;
     }
     pl_str_finish(&text);
 }
@@ -153,22 +138,23 @@ static bool device_list(const struct list *list, struct plasmon_client *client,
                         struct shown *shown)
 {
     Plasmon__V1__ListPlace from = PLASMON__V1__LIST_PLACE__INIT;
-    uint32_t before             = shown->rows;
+    uint64_t before             = shown->list.rows;
 
     for (;;) {
         const Plasmon__V1__ListReply *reply;
 
-        request.rows_max = list->limit != 0 ? list->limit - (shown->rows - before) : 0;
-        reply            = list_page(&cli_tasks, client, &request, arena);
+        request.rows_max =
+            list->limit != 0 ? list->limit - (uint32_t)(shown->list.rows - before) : 0;
+        reply = list_page(&cli_tasks, client, &request, arena);
         if (reply == NULL) {
             return false;
         }
-        begin(list, shown);
-        print_rows(list, reply, shown);
+        list_begin(&shown->list, "tasks", print_header);
+        print_rows(reply, &shown->list);
         if (reply->next == NULL) {
             return true;
         }
-        if (list->limit != 0 && shown->rows - before >= list->limit) {
+        if (list->limit != 0 && shown->list.rows - before >= list->limit) {
             shown->more = true;
             return true;
         }
@@ -185,7 +171,7 @@ static int ask(const struct list *list, struct plasmon_client *client,
     Plasmon__V1__ListRequest request = PLASMON__V1__LIST_REQUEST__INIT;
     Plasmon__V1__StatusReply *status;
     struct wire_arena status_arena;
-    struct shown shown = {.rows = 0};
+    struct shown shown = {.list.json = list->asks.json};
     uint32_t only;
     bool good  = true;
     int result = list_filters(&cli_tasks, list, states, PL_COUNT(states), &request);
@@ -205,7 +191,7 @@ static int ask(const struct list *list, struct plasmon_client *client,
         }
     }
     if (good) {
-        begin(list, &shown); /* nothing to show */
+        list_begin(&shown.list, "tasks", print_header); /* nothing to show */
     }
     if (good && list->asks.json) {
         printf("],\"more\":%s}\n", shown.more ? "true" : "false");
