@@ -175,12 +175,59 @@ bool device_can_peer(struct device *device, uint32_t peer_ordinal)
            device->ops->can_peer(device, peer_ordinal);
 }
 
-plasmon_status_t device_host_register(struct device *device, void *ptr, uint64_t bytes)
+/* out_done: so much of it is registered. */
+static plasmon_status_t pieces_register(struct device *device, void *ptr, uint64_t bytes,
+                                        device_host_piece_fn piece, void *user,
+                                        uint64_t *out_done)
 {
+    plasmon_status_t status = PLASMON_OK;
+    uint64_t done           = 0;
+
+    while (status == PLASMON_OK && done < bytes) {
+        uint64_t run = device_host_run(done, bytes - done);
+
+        status = pl_fault_point("device.host_piece")
+                     ? PLASMON_ENOMEM
+                     : device->ops->host_register(device, ptr, done, run);
+        if (status == PLASMON_OK) {
+            done += run;
+            piece(user, done);
+        }
+    }
+    *out_done = done;
+    return status;
+}
+
+plasmon_status_t device_host_register_told(struct device *device, void *ptr, uint64_t bytes,
+                                           device_host_piece_fn piece, void *user)
+{
+    uint64_t done;
+
     if (ptr == NULL || bytes == 0) {
         return PLASMON_EINVAL;
     }
-    return device->ops->host_register(device, ptr, bytes);
+    return pieces_register(device, ptr, bytes, piece, user, &done);
+}
+
+static void piece_untold(void *user, uint64_t bytes)
+{
+    (void)user;
+    (void)bytes;
+}
+
+plasmon_status_t device_host_register(struct device *device, void *ptr, uint64_t bytes)
+{
+    uint64_t done = 0;
+    plasmon_status_t status;
+
+    if (ptr == NULL || bytes == 0) {
+        return PLASMON_EINVAL;
+    }
+    status = pieces_register(device, ptr, bytes, piece_untold, NULL, &done);
+    if (status != PLASMON_OK && done > 0) {
+        device->ops->host_unregister(device, ptr);
+    }
+    return status;
 }
 
 void device_host_unregister(struct device *device, void *ptr)

@@ -135,6 +135,14 @@ static inline uint64_t device_host_run(uint64_t offset, uint64_t bytes)
     return bytes < left ? bytes : left;
 }
 plasmon_status_t device_host_register(struct device *device, void *ptr, uint64_t bytes);
+/*
+ * The same, and after each piece: so many bytes from the beginning may be copied from and to. On the calling thread, in which registering goes on when it
+ * returns. If a piece cannot be registered, those before it stay, until device_host_unregister(); without any there is nothing to unregister.
+ */
+typedef void (*device_host_piece_fn)(void *user, uint64_t bytes);
+plasmon_status_t device_host_register_told(struct device *device, void *ptr, uint64_t bytes,
+                                           device_host_piece_fn piece,
+                                           void *user) PL_MUST_CHECK;
 void device_host_unregister(struct device *device, void *ptr);
 /* Where kernels of the device find registered memory. EINVAL: it is not registered. */
 plasmon_status_t device_host_address(struct device *device, const void *ptr, uint64_t bytes,

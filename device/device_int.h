@@ -33,7 +33,9 @@ struct device_ops {
                                   struct device_ptr where);
     void (*chunk_unmap)(struct device *device, struct device_ptr where, uint64_t bytes);
     bool (*can_peer)(struct device *device, uint32_t peer_ordinal);
-    plasmon_status_t (*host_register)(struct device *device, void *ptr, uint64_t bytes);
+    /* The next piece of what begins at ptr (offset 0: the first one); host_unregister ends all of them. */
+    plasmon_status_t (*host_register)(struct device *device, void *ptr, uint64_t offset,
+                                      uint64_t bytes);
     void (*host_unregister)(struct device *device, void *ptr);
     plasmon_status_t (*host_address)(struct device *device, const void *ptr, uint64_t bytes,
                                      struct device_ptr *out_address);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { HOST_NUMBERS = 21 };
+enum { HOST_NUMBERS = 22 };
 
 /* ------------------------------------------------------------------------------------------ saving */
 
@@ -51,7 +51,8 @@ static void save_host(struct head_saving *saving, const struct head_spill_host *
                                             spill->config.on_demand,
                                             spill->write_backs,
                                             spill->write_back_bytes,
-                                            spill->cancels};
+                                            spill->cancels,
+                                            spill->slab_bytes};
     struct pl_list *pos;
 
     head_save_text(out, spill->home.host);
@@ -141,8 +142,8 @@ static void load_places(struct head_loading *loading, struct head_spill_host *sp
         struct head_spilled *spilled = spilled_at(loading, spill);
 
         if (spilled == NULL || spilled->placed || spilled->offset < end ||
-            spilled->offset > spill->config.memory_bytes ||
-            spilled->bytes > spill->config.memory_bytes - spilled->offset) {
+            spilled->offset > spill->slab_bytes ||
+            spilled->bytes > spill->slab_bytes - spilled->offset) {
             loading->in->bad = true;
             return;
         }
@@ -167,7 +168,8 @@ static struct head_spill_host *host_make(struct head_loading *loading, const cha
 {
     if (loading->in->bad || numbers[0] == 0 || numbers[0] > WIRE_SPILL_BYTES_MAX ||
         numbers[3] > HEAD_SLAB_FAILED || numbers[16] > 100 || numbers[17] > 1 ||
-        numbers[3] == HEAD_SLAB_ASKED || head_spill_host_of(loading->core, host) != NULL) {
+        numbers[3] == HEAD_SLAB_ASKED || numbers[21] > numbers[0] ||
+        head_spill_host_of(loading->core, host) != NULL) {
         return NULL;
     }
     head_core_spill_up(loading->core, host,
@@ -217,6 +219,7 @@ static void load_host(struct head_loading *loading)
     spill->write_backs      = numbers[18];
     spill->write_back_bytes = numbers[19];
     spill->cancels          = numbers[20];
+    spill->slab_bytes       = numbers[21];
     spill->slab_why         = slab_why;
     spill->files_why        = files_why;
     count                   = head_load_count(in);

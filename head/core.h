@@ -28,7 +28,7 @@ struct head_core;
 /* What the store of a host does for spilling (docs/memory.md). */
 enum head_spill_kind {
     HEAD_SPILL_SLAB =
-        1, /* make `bytes` of host memory that all workers have registered; answers with its number */
+        1, /* make `bytes` of host memory; answers with its number when all workers have registered more than `offset` bytes of it */
     HEAD_SPILL_WRITE =
         2, /* write `bytes` of host_buffer, from offset on, to file `file`, with a checksum */
     HEAD_SPILL_READ   = 3, /* and read them back, checked */
@@ -234,9 +234,15 @@ struct head_spill_counts {
     uint64_t reads, read_bytes;
 };
 void head_core_spill_count(const struct head_core *core, struct head_spill_counts *out);
-/* The store did it, or could not. SLAB: host_buffer is the number of the memory. An id that is not waited for changes nothing. */
+/* The store did it, or could not. An id that is not waited for changes nothing. */
+struct head_spill_answer {
+    plasmon_status_t status;
+    uint64_t host_buffer; /* SLAB: the number of the memory .. */
+    uint64_t bytes;   /* .. and how much of it, from its beginning, can be used; 0: all */
+    const char *text; /* not OK: why */
+};
 void head_core_spill_done(struct head_core *core, const char *host, uint64_t id,
-                          plasmon_status_t status, uint64_t host_buffer, const char *text);
+                          const struct head_spill_answer *answer);
 /* Have all announced devices come, but for those that never will? */
 bool head_core_all_joined(struct head_core *core);
 

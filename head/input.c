@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { BATCH_HEADER = 12, BATCH_VERSION = 4 };
+enum { BATCH_HEADER = 12, BATCH_VERSION = 5 };
 
 static const struct input_shape {
     const char *name;
@@ -31,7 +31,7 @@ static const struct input_shape {
     [HEAD_INPUT_WORKER_LOST]   = {"worker lost", 1, 0},
     [HEAD_INPUT_WORKER_DOWN]   = {"worker down", 4, 2},
     [HEAD_INPUT_SPILL_UP]      = {"spill up", 6, 1},
-    [HEAD_INPUT_SPILL_DONE]    = {"spill done", 3, 2},
+    [HEAD_INPUT_SPILL_DONE]    = {"spill done", 4, 2},
     [HEAD_INPUT_NAMESPACES]    = {"namespaces", 0, 0},
     [HEAD_INPUT_NAMESPACE]     = {"namespace", 4, 1},
 };

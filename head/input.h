@@ -39,7 +39,7 @@ enum head_input_type {
     HEAD_INPUT_WORKER_LOST,   /* device */
     HEAD_INPUT_WORKER_DOWN,   /* host device, incarnation, final, status; host, why */
     HEAD_INPUT_SPILL_UP, /* memory_bytes, file_bytes, life, slab, write_back, on_demand; host */
-    HEAD_INPUT_SPILL_DONE, /* id, status, host buffer; host, text */
+    HEAD_INPUT_SPILL_DONE, /* id, status, host buffer, bytes of it; host, text */
     HEAD_INPUT_NAMESPACES, /* there are none but those that follow; none follow: any may be named */
     HEAD_INPUT_NAMESPACE, /* quotas: bytes, tasks, message_bytes, sessions; name */
     HEAD_INPUT_TYPES,

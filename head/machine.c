@@ -219,8 +219,12 @@ static void spill(struct head_machine *machine, const struct head_input *input)
                                         .write_back   = (uint32_t)pl_min_u64(n[4], 100),
                                         .on_demand    = n[5] != 0});
     } else {
-        head_core_spill_done(machine->core, host, n[0], (plasmon_status_t)(int32_t)n[1],
-                             n[2], text);
+        head_core_spill_done(
+            machine->core, host, n[0],
+            &(struct head_spill_answer){.status      = (plasmon_status_t)(int32_t)n[1],
+                                        .host_buffer = n[2],
+                                        .bytes       = n[3],
+                                        .text        = text});
     }
     pl_free(host);
     pl_free(text);

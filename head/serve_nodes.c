@@ -150,7 +150,7 @@ static void node_spilled(struct serve_node *node, const Plasmon__V1__SpillDone *
 {
     struct head_input input = {
         .type    = HEAD_INPUT_SPILL_DONE,
-        .numbers = {done->id, (uint32_t)done->status, done->host_buffer},
+        .numbers = {done->id, (uint32_t)done->status, done->host_buffer, done->bytes},
         .strings = {head_string(node->host), head_string(done->text)},
     };
     struct pl_err err;

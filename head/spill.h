@@ -59,7 +59,9 @@ struct head_spill_host {
     struct head_device home; /* host, node and buffers alone mean something */
     struct head_spill_config config;
     enum head_slab_state
-        slab; /* all of config.memory_bytes, made when something is to go there first */
+        slab; /* made when something is to go there first, of config.memory_bytes */
+    uint64_t slab_bytes;   /* READY: so much of it can be used, from its beginning .. */
+    bool slab_growing;     /* .. and the store was asked for more */
     uint64_t slab_buffer;  /* its number at the workers */
     char *slab_why;        /* FAILED: the store's text */
     struct pl_list ranges; /* head_spilled.range_link, by offset */

@@ -172,6 +172,18 @@ void head_spill_slab_want(struct head_spill_host *spill)
     head_spill_ask(spill, HEAD_SPILL_SLAB, NULL, 0);
 }
 
+bool head_spill_slab_grow(struct head_spill_host *spill)
+{
+    if (spill->slab_bytes == spill->config.memory_bytes) {
+        return false;
+    }
+    if (!spill->slab_growing) {
+        spill->slab_growing = true;
+        head_spill_ask(spill, HEAD_SPILL_SLAB, NULL, 0);
+    }
+    return true;
+}
+
 /*
  * What is kept free, so that everything that was spilled can be read again when all is full. Let L be the largest:
  *
@@ -353,7 +365,9 @@ void head_spill_check(const struct head_core *core)
             PL_CHECK(spilled->placed && spilled->offset >= end);
             end = spilled->offset + spilled->span;
         }
-        PL_CHECK(end <= spill->config.memory_bytes);
+        PL_CHECK(end <= spill->slab_bytes);
+        PL_CHECK(spill->slab_bytes <= spill->config.memory_bytes);
+        PL_CHECK(!spill->slab_growing || spill->slab == HEAD_SLAB_READY);
         pl_list_for_each(it, &spill->home.buffers) {
             const struct head_buffer *buffer =
                 pl_container_of(it, struct head_buffer, device_link);

@@ -17,10 +17,12 @@ bool head_spill_copy_drop(struct head_core *core, struct head_buffer *copy);
 bool head_spill_room_free(const struct head_spill_host *spill, uint64_t bytes);
 /* There is none: have it made. */
 void head_spill_slab_want(struct head_spill_host *spill);
+/* No place is left in what can be used of it: have the store say when there is more. false: that is all of it. */
+bool head_spill_slab_grow(struct head_spill_host *spill);
 
 /* ---- spill_places.c */
 /* Is there room for so much in the slab as it is? */
-bool head_spill_place_free(const struct head_spill_host *spill, uint64_t bytes);
+bool head_spill_place_free(struct head_spill_host *spill, uint64_t bytes);
 /* It gives its place back. */
 void head_spill_place_leave(struct head_spilled *spilled);
 

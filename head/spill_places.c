@@ -1,8 +1,8 @@
 /*
  * Places in the slab, and the launches that need one.
  *
- * THE SLAB is one host buffer (store/host_buffer.h) that every worker of the host has registered: asked for when something is spilled for
- * the first time. A spilled buffer needs no place in it while it is only planned. A launch that writes or reads one gets its place when it
+ * THE SLAB is one host buffer (store/host_buffer.h) that every worker of the host registers, piece by piece: asked for when something is spilled for
+ * the first time, and used as far as all have it. When no place is left there, the store is asked for more, which ends with more or with less for good. A spilled buffer needs no place in it while it is only planned. A launch that writes or reads one gets its place when it
  * is next: it is BOUND, and only then sent. Launches are bound in the order of their numbers, whatever device they are on, and hold
  * their place until they are over.
  *
@@ -57,7 +57,7 @@ static bool place_find(const struct head_spill_host *spill, uint64_t bytes,
     for (pos = spill->ranges.next;; pos = pos->next) {
         const struct head_spilled *next =
             pl_container_of(pos, struct head_spilled, range_link);
-        uint64_t until = pos == &spill->ranges ? spill->config.memory_bytes : next->offset;
+        uint64_t until = pos == &spill->ranges ? spill->slab_bytes : next->offset;
 
         if (until - end >= bytes && until - end < best) {
             best        = until - end;
@@ -70,13 +70,19 @@ static bool place_find(const struct head_spill_host *spill, uint64_t bytes,
     }
 }
 
-bool head_spill_place_free(const struct head_spill_host *spill, uint64_t bytes)
+bool head_spill_place_free(struct head_spill_host *spill, uint64_t bytes)
 {
     uint64_t offset;
 
-    return spill->home.bytes_live + bytes <= spill->config.memory_bytes &&
-           head_spill_room_free(spill, bytes) &&
-           (spill->slab != HEAD_SLAB_READY || place_find(spill, bytes, &offset));
+    if (spill->home.bytes_live + bytes > spill->config.memory_bytes ||
+        !head_spill_room_free(spill, bytes)) {
+        return false;
+    }
+    if (spill->slab == HEAD_SLAB_READY && !place_find(spill, bytes, &offset)) {
+        (void)head_spill_slab_grow(spill); /* it will be there for the next one */
+        return false;
+    }
+    return true;
 }
 
 static bool files_possible(const struct head_spill_host *spill, uint64_t bytes)
@@ -94,9 +100,10 @@ static bool may_leave(const struct head_spilled *spilled)
 
 /*
  * Let so much leave that `bytes` may come, least recently used first. What is in a file leaves at once, and so does what is on a device, too, if
- * nothing is about to read it here: a file would cost more than copying it again. The rest is written, and leaves when that is done.
+ * nothing is about to read it here: a file would cost more than copying it again. The rest is written, and leaves when that is done; not while more of the slab
+ * is on its way.
  */
-static bool let_leave(struct head_spill_host *spill, uint64_t bytes)
+static bool let_leave(struct head_spill_host *spill, uint64_t bytes, bool growing)
 {
     struct pl_list *pos, *tmp;
     uint64_t leaving = 0;
@@ -128,7 +135,7 @@ static bool let_leave(struct head_spill_host *spill, uint64_t bytes)
                    head_spill_copy_drop(spill->core, spilled->buffer)) {
             leaving += size;
             left = true;
-        } else if (files_possible(spill, spilled->bytes)) {
+        } else if (!growing && files_possible(spill, spilled->bytes)) {
             leaving += spilled->bytes;
             spill->file_bytes += spilled->bytes;
             head_spill_ask(spill, HEAD_SPILL_WRITE, spilled->buffer, spill->op_last + 1);
@@ -224,7 +231,7 @@ Plasmon__V1__TaskHold head_spill_hold(const struct head_task *task,
                                       char out_text[256])
 {
     const struct head_spill_host *spill;
-    char memory[32];
+    char memory[32], made[32];
 
     *out_first  = NULL;
     out_text[0] = '\0';
@@ -238,6 +245,12 @@ Plasmon__V1__TaskHold head_spill_hold(const struct head_task *task,
     }
     if (spill->slab != HEAD_SLAB_READY) {
         (void)snprintf(out_text, 256, "%s are to be made",
+                       pl_format_bytes(spill->config.memory_bytes, memory));
+        return PLASMON__V1__TASK_HOLD__HOLD_SLAB;
+    }
+    if (spill->slab_growing) {
+        (void)snprintf(out_text, 256, "%s of %s are made",
+                       pl_format_bytes(spill->slab_bytes, made),
                        pl_format_bytes(spill->config.memory_bytes, memory));
         return PLASMON__V1__TASK_HOLD__HOLD_SLAB;
     }
@@ -283,7 +296,9 @@ static void bind(struct head_spill_host *spill, struct head_task *task)
 /* Nothing that is under way will make room. A spill leaves its values on their device, and a restore fails: its value stays in its file. */
 static void give_up(struct head_spill_host *spill, struct head_task *task)
 {
-    const char *why = spill->slab_why != NULL ? spill->slab_why : spill->files_why;
+    const char *why = spill->slab == HEAD_SLAB_FAILED || spill->files_why == NULL
+                          ? spill->slab_why
+                          : spill->files_why;
     struct head_failure *failure;
     char want[32], memory[32];
     bool spills = task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST;
@@ -328,10 +343,12 @@ static bool bind_next(struct head_spill_host *spill, struct head_task *task)
     }
     if (!spilled->placed) {
         while (!place_find(spill, spilled->bytes, &offset)) {
-            if (let_leave(spill, spilled->bytes)) {
+            bool growing = head_spill_slab_grow(spill);
+
+            if (let_leave(spill, spilled->bytes, growing)) {
                 continue;
             }
-            if (!pl_list_empty(&spill->requests) || spill->bound > 0 ||
+            if (growing || !pl_list_empty(&spill->requests) || spill->bound > 0 ||
                 move_together(spill)) {
                 return false; /* some of that will end */
             }

@@ -24,9 +24,13 @@ void head_spill_ask(struct head_spill_host *spill, enum head_spill_kind kind,
                     struct head_buffer *buffer, uint64_t file)
 {
     struct head_spill_request *request = head_alloc(sizeof(*request));
-    uint64_t offset =
-        buffer != NULL && buffer->spilled->placed ? buffer->spilled->offset : 0;
+    uint64_t offset                    = 0;
 
+    if (kind == HEAD_SPILL_SLAB) {
+        offset = spill->slab_bytes;
+    } else if (buffer != NULL && buffer->spilled->placed) {
+        offset = buffer->spilled->offset;
+    }
     request->op = (struct head_spill_op){
         .id          = ++spill->op_last,
         .kind        = kind,
@@ -63,15 +67,36 @@ void head_spill_requests_drop(struct head_core *core, struct head_spill_host *sp
 
 /* -------------------------------------------------------------------------------------------- answers */
 
-static void slab_done(struct head_spill_host *spill, plasmon_status_t status,
-                      uint64_t host_buffer, const char *text)
+/* There will be no more of it: what was planned to go where it ends is taken back (spill_undo.c). */
+static void slab_ends(struct head_spill_host *spill, const char *text)
 {
-    spill->slab        = status == PLASMON_OK ? HEAD_SLAB_READY : HEAD_SLAB_FAILED;
-    spill->slab_buffer = host_buffer;
-    if (status != PLASMON_OK) {
-        spill->slab_why = head_strdup(text);
+    char bytes[32];
+
+    pl_free(spill->slab_why);
+    spill->slab_why = head_strdup(text);
+    if (spill->slab_bytes == 0) {
+        spill->slab = HEAD_SLAB_FAILED;
         pl_warn("head", "nothing can be spilled on %s: %s", spill->home.node, text);
+        return;
     }
+    spill->config.memory_bytes = spill->slab_bytes;
+    pl_warn("head", "no more than %s can be spilled to the memory of %s: %s",
+            pl_format_bytes(spill->slab_bytes, bytes), spill->home.node, text);
+}
+
+static void slab_done(struct head_spill_host *spill, const struct head_spill_answer *answer)
+{
+    uint64_t bytes = pl_min_u64(answer->bytes != 0 ? answer->bytes : UINT64_MAX,
+                                spill->config.memory_bytes);
+
+    spill->slab_growing = false;
+    if (answer->status != PLASMON_OK) {
+        slab_ends(spill, answer->text);
+        return;
+    }
+    spill->slab        = HEAD_SLAB_READY;
+    spill->slab_buffer = answer->host_buffer;
+    spill->slab_bytes  = pl_max_u64(spill->slab_bytes, bytes);
 }
 
 static void write_done(struct head_spill_host *spill, struct head_spilled *spilled,
@@ -144,7 +169,8 @@ static void request_void(struct head_spill_host *spill, struct head_spill_reques
         buffer->spilled->busy = false;
         head_buffer_release(spill->core, buffer);
     } else if (request->op.kind == HEAD_SPILL_SLAB) {
-        spill->slab = HEAD_SLAB_NONE;
+        spill->slab         = spill->slab_growing ? HEAD_SLAB_READY : HEAD_SLAB_NONE;
+        spill->slab_growing = false;
     }
     pl_free(request);
 }
@@ -170,7 +196,8 @@ static void store_replaced(struct head_spill_host *spill, uint64_t slab)
                      failure);
     }
     if (!kept) {
-        spill->slab = HEAD_SLAB_NONE;
+        spill->slab       = HEAD_SLAB_NONE;
+        spill->slab_bytes = 0;
     }
     pl_list_for_each_safe(pos, tmp, &spill->home.buffers) {
         struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
@@ -221,8 +248,9 @@ void head_core_spill_up(struct head_core *core, const char *host,
 }
 
 void head_core_spill_done(struct head_core *core, const char *host, uint64_t id,
-                          plasmon_status_t status, uint64_t host_buffer, const char *text)
+                          const struct head_spill_answer *answer)
 {
+    plasmon_status_t status            = answer->status;
     struct head_spill_host *spill      = head_spill_host_of(core, host);
     struct head_spill_request *request = NULL;
     struct head_buffer *buffer;
@@ -240,14 +268,14 @@ void head_core_spill_done(struct head_core *core, const char *host, uint64_t id,
     }
     switch (request->op.kind) {
     case HEAD_SPILL_SLAB:
-        slab_done(spill, status, host_buffer, text);
+        slab_done(spill, answer);
         break;
     case HEAD_SPILL_WRITE:
-        write_done(spill, buffer->spilled, request->op.file, status, text);
+        write_done(spill, buffer->spilled, request->op.file, status, answer->text);
         break;
     case HEAD_SPILL_READ:
         if (status != PLASMON_OK) {
-            read_failed(spill, buffer, status, text);
+            read_failed(spill, buffer, status, answer->text);
         } else {
             spill->reads++;
             spill->read_bytes += buffer->bytes;

@@ -131,7 +131,8 @@ plasmon_status_t store_host_buffers_make(struct store_host *host, uint32_t reade
                                          .reader  = reader,
                                          .request = request,
                                          .asked   = workers,
-                                         .holders = workers};
+                                         .holders = workers,
+                                         .counted = workers};
     status =
         buffer->id != 0 ? pl_memfd_create("plasmon-host", bytes, &buffer->fd) : PLASMON_EIO;
     if (status != PLASMON_OK) {
@@ -184,13 +185,14 @@ void store_host_buffers_ask(struct store_host_buffer *buffer, uint64_t workers)
 {
     buffer->asked |= workers;
     buffer->holders |= workers;
+    buffer->counted |= workers;
     buffer->given = false;
 }
 
 /* ------------------------------------------------------------------------------------------------ answers */
 
 void store_host_buffers_said(struct store_host *host, uint32_t device, uint64_t id,
-                             plasmon_status_t status)
+                             uint64_t locked, plasmon_status_t status)
 {
     size_t index;
     struct store_host_buffer *buffer = buffer_find(host, id, &index);
@@ -199,6 +201,13 @@ void store_host_buffers_said(struct store_host *host, uint32_t device, uint64_t 
     if (buffer == NULL || (buffer->asked & bit) == 0) {
         return; /* of its set-up, or dropped meanwhile */
     }
+    if (status == PLASMON_OK && locked == 0) {
+        locked = buffer->bytes; /* a worker of another version, which says it once */
+    }
+    buffer->locked[device] = pl_min_u64(locked, buffer->bytes);
+    if (status == PLASMON_OK && locked < buffer->bytes) {
+        return;
+    }
     buffer->asked &= ~bit;
     if (status != PLASMON_OK && buffer->failed == PLASMON_OK) {
         buffer->failed        = status;
@@ -206,13 +215,33 @@ void store_host_buffers_said(struct store_host *host, uint32_t device, uint64_t 
     }
 }
 
+uint64_t store_host_buffers_usable(const struct store_host_buffer *buffer)
+{
+    uint64_t bytes = buffer->bytes;
+
+    for (uint32_t i = 0; i < PL_COUNT(buffer->locked); i++) {
+        if ((buffer->counted & UINT64_C(1) << i) != 0) {
+            bytes = pl_min_u64(bytes, buffer->locked[i]);
+        }
+    }
+    return bytes;
+}
+
 struct store_host_buffer *store_host_buffers_decided(struct store_host *host)
 {
     for (size_t i = 0; i < host->buffers.count; i++) {
         struct store_host_buffer *buffer = buffer_at(host, i);
 
-        if (!buffer->given && buffer->fd >= 0 && buffer->asked == 0) {
+        if (buffer->given || buffer->fd < 0) {
+            continue;
+        }
+        if (buffer->asked == 0) {
             buffer->given = true;
+            return buffer;
+        }
+        if (buffer->reader == STORE_HOST_BUFFER_SPILL &&
+            store_host_buffers_usable(buffer) > buffer->told) {
+            buffer->told = store_host_buffers_usable(buffer);
             return buffer;
         }
     }
@@ -267,6 +296,7 @@ void store_host_buffers_silent(struct store_host *host, uint32_t device)
 {
     for (size_t i = 0; i < host->buffers.count; i++) {
         buffer_at(host, i)->asked &= ~(UINT64_C(1) << device);
+        buffer_at(host, i)->counted &= ~(UINT64_C(1) << device);
     }
 }
 
@@ -275,6 +305,7 @@ void store_host_buffers_down(struct store_host *host, uint32_t device)
     for (size_t i = host->buffers.count; i-- > 0;) {
         buffer_at(host, i)->asked &= ~(UINT64_C(1) << device);
         buffer_at(host, i)->holders &= ~(UINT64_C(1) << device);
+        buffer_at(host, i)->counted &= ~(UINT64_C(1) << device);
         buffer_reap(host, i);
     }
 }

@@ -5,6 +5,8 @@
  *   make -> [asked] -> every worker has it -> [given] -> drop -> [dropping] -> every worker has let go -> freed
  *               \-> one cannot register it: [dropping], and its client is told why
  *
+ * That for spilling is used as far as every worker has it, from its beginning: who made it hears of each step, and where it ended early.
+ *
  * Threads: owner only (the store's loop).
  */
 #ifndef STORE_HOST_BUFFERS_H
@@ -23,6 +25,9 @@ struct store_host_buffer {
     bool given;
     uint64_t asked;          /* bit i: the worker of device i has not answered yet */
     uint64_t holders;        /* bit i: it has, or may have, the memory mapped */
+    uint64_t counted;        /* bit i: it was asked, and has not died since */
+    uint64_t locked[64];     /* of these: bytes from the beginning that it has registered */
+    uint64_t told;           /* of what is for spilling: so many may be used, as was said */
     plasmon_status_t failed; /* what the first worker that could not said */
     uint32_t failed_device;
 };
@@ -42,10 +47,16 @@ void store_host_buffers_ask(struct store_host_buffer *buffer, uint64_t workers);
 /* NULL: none, or dropped. */
 struct store_host_buffer *store_host_buffers_find(const struct store_host *host,
                                                   uint64_t id);
+/* locked: bytes from the beginning. OK and fewer than all: there is more to come. */
 void store_host_buffers_said(struct store_host *host, uint32_t device, uint64_t id,
-                             plasmon_status_t status);
-/* One that every worker has answered for, and whose client does not know yet. given is set. NULL: none. */
+                             uint64_t locked, plasmon_status_t status);
+/*
+ * One that every worker has answered for, and whose client does not know yet: given is set. Or what is for spilling and not given yet, if every worker has more
+ * of it than was `told`, which is set. NULL: none.
+ */
 struct store_host_buffer *store_host_buffers_decided(struct store_host *host);
+/* Bytes from the beginning that every worker which was asked has. */
+uint64_t store_host_buffers_usable(const struct store_host_buffer *buffer);
 /* Nobody will name it any more. Its holders are to be told; without any it is gone when this returns. */
 void store_host_buffers_drop(struct store_host *host, struct store_host_buffer *buffer);
 /* A worker of this device is about to get all that there are, with its set-up. */

@@ -152,26 +152,32 @@ void host_buffers_spill(struct store_daemon *daemon)
         present_workers(daemon), &buffer, &err);
 
     if (status != PLASMON_OK) {
-        store_spill_slab_made(spill, status, -1, 0, err.text);
+        store_spill_slab_made(spill, status, -1, 0, 0, err.text);
         return;
     }
     tell_holders(daemon, buffer, true);
     host_buffers_answer(daemon); /* there may be no worker to wait for */
 }
 
-/* Every worker has answered for the memory that is for spilling. */
+/* Every worker has more of the memory that is for spilling, or has answered for all of it. */
 static void spill_answer(struct store_daemon *daemon, struct store_host_buffer *buffer)
 {
+    struct store_spill *spill = daemon->uplink->spill;
+    uint64_t usable           = store_host_buffers_usable(buffer);
     char text[160];
 
+    if (!buffer->given || buffer->failed == PLASMON_OK) {
+        store_spill_slab_made(spill, PLASMON_OK, buffer->fd, buffer->id, usable, "");
+        return;
+    }
     (void)snprintf(text, sizeof(text),
-                   "the worker of device %u of this host cannot page-lock %llu bytes for "
-                   "spilling (%s); start plasmon-store with less --spill-memory",
-                   buffer->failed_device, (unsigned long long)buffer->bytes,
-                   pl_status_text(buffer->failed));
-    store_spill_slab_made(daemon->uplink->spill, buffer->failed, buffer->fd, buffer->id,
-                          text);
-    if (buffer->failed != PLASMON_OK) {
+                   "the worker of device %u of this host cannot page-lock more than %llu "
+                   "of %llu bytes for spilling (%s); start plasmon-store with less "
+                   "--spill-memory",
+                   buffer->failed_device, (unsigned long long)usable,
+                   (unsigned long long)buffer->bytes, pl_status_text(buffer->failed));
+    store_spill_slab_made(spill, buffer->failed, buffer->fd, buffer->id, usable, text);
+    if (usable == 0) {
         host_buffer_drop(daemon, buffer);
     }
 }

@@ -188,6 +188,7 @@ static void send_spilled(struct store_node_session *session)
         next->id                   = kept->result.id;
         next->status               = kept->result.status;
         next->host_buffer          = kept->result.host_buffer;
+        next->bytes                = kept->result.bytes;
         next->text                 = kept->result.text;
         list[frame.n_spill_done++] = next;
         kept->sent_seq             = session->out_seq + 1;

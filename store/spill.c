@@ -41,7 +41,8 @@ struct store_spill {
     bool stop;
     enum slab_state slab;
     uint64_t slab_buffer;
-    plasmon_status_t slab_status;
+    uint64_t slab_usable; /* bytes of it, from the beginning, that all workers have */
+    plasmon_status_t slab_status; /* why there will be no more */
     char slab_text[256];
     void *memory; /* the slab; written once */
 
@@ -51,31 +52,57 @@ struct store_spill {
 
 /* ------------------------------------------------------------------------------------------------ the slab */
 
-void store_spill_slab_made(struct store_spill *spill, plasmon_status_t status, int fd,
-                           uint64_t host_buffer, const char *text)
+/* Map it, and name it in the index before anybody hears of it. */
+static plasmon_status_t slab_map(struct store_spill *spill, int fd, uint64_t host_buffer)
 {
-    void *memory = NULL;
+    void *memory            = NULL;
+    plasmon_status_t status = pl_fd_map(fd, spill->memory_bytes, 1, &memory);
 
     if (status == PLASMON_OK) {
-        status = pl_fd_map(fd, spill->memory_bytes, 1, &memory);
-        text   = pl_status_text(status);
-    }
-    if (status == PLASMON_OK) { /* before anybody hears of it */
         spill->files.index->slab_bytes = spill->memory_bytes;
         __atomic_store_n(&spill->files.index->slab, host_buffer, __ATOMIC_RELEASE);
+        pl_mutex_lock(&spill->lock);
+        spill->memory      = memory;
+        spill->slab_buffer = host_buffer;
+        pl_mutex_unlock(&spill->lock);
+    }
+    return status;
+}
+
+void store_spill_slab_made(struct store_spill *spill, plasmon_status_t status, int fd,
+                           uint64_t host_buffer, uint64_t bytes, const char *text)
+{
+    if (bytes > 0 && spill->memory == NULL) { /* written by this thread alone */
+        plasmon_status_t mapped = slab_map(spill, fd, host_buffer);
+
+        if (mapped != PLASMON_OK) {
+            status = mapped;
+            bytes  = 0;
+            text   = pl_status_text(status);
+        }
     }
     pl_mutex_lock(&spill->lock);
-    spill->slab        = status == PLASMON_OK ? SLAB_MADE : SLAB_FAILED;
-    spill->slab_buffer = host_buffer;
+    spill->slab        = bytes > 0 ? SLAB_MADE : SLAB_FAILED;
+    spill->slab_usable = pl_max_u64(spill->slab_usable, bytes);
     spill->slab_status = status;
-    spill->memory      = memory;
     (void)snprintf(spill->slab_text, sizeof(spill->slab_text), "%s", text);
     pl_cond_broadcast(&spill->changed);
     pl_mutex_unlock(&spill->lock);
 }
 
-/* Asks for it the first time, and waits for the answer. */
-static void slab_get(struct store_spill *spill, struct store_spill_result *result)
+/* There is more than `known` bytes of it, or there never will be. */
+static bool slab_decided_locked(struct store_spill *spill, uint64_t known)
+{
+    pl_mutex_assert_held(&spill->lock);
+    return spill->slab == SLAB_FAILED ||
+           (spill->slab == SLAB_MADE &&
+            (spill->slab_usable > known || spill->slab_usable == spill->memory_bytes ||
+             spill->slab_status != PLASMON_OK));
+}
+
+/* Asks for it the first time, and waits until there is more of it than the head knows. */
+static void slab_get(struct store_spill *spill, uint64_t known,
+                     struct store_spill_result *result)
 {
     bool first;
 
@@ -89,11 +116,14 @@ static void slab_get(struct store_spill *spill, struct store_spill_result *resul
         spill->slab_wanted(spill->user);
     }
     pl_mutex_lock(&spill->lock);
-    while (spill->slab == SLAB_WANTED && !spill->stop) {
+    while (!slab_decided_locked(spill, known) && !spill->stop) {
         pl_cond_wait(&spill->changed, &spill->lock);
     }
-    result->status      = spill->slab == SLAB_MADE ? PLASMON_OK : spill->slab_status;
+    result->status = spill->slab_usable > known || spill->slab_usable == spill->memory_bytes
+                         ? PLASMON_OK
+                         : spill->slab_status;
     result->host_buffer = spill->slab_buffer;
+    result->bytes       = spill->slab_usable;
     (void)snprintf(result->text, sizeof(result->text), "%s", spill->slab_text);
     pl_mutex_unlock(&spill->lock);
 }
@@ -113,7 +143,7 @@ static plasmon_status_t op_perform(struct store_spill *spill,
     uint8_t *memory = spill->memory;
 
     if (op->kind == STORE_SPILL_SLAB) {
-        slab_get(spill, result);
+        slab_get(spill, op->offset, result);
         return result->status == PLASMON_OK
                    ? PLASMON_OK
                    : pl_err_set(err, result->status, "%s", result->text);

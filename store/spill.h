@@ -25,7 +25,7 @@
 #include "store/spill_index.h"
 
 enum store_spill_kind {
-    STORE_SPILL_SLAB   = 1,
+    STORE_SPILL_SLAB   = 1, /* more of it than `offset` bytes */
     STORE_SPILL_WRITE  = 2,
     STORE_SPILL_READ   = 3,
     STORE_SPILL_FORGET = 4,
@@ -45,6 +45,8 @@ struct store_spill_result {
     uint64_t id;
     plasmon_status_t status;
     uint64_t host_buffer;
+    uint64_t
+        bytes; /* SLAB: that may be used, from the beginning; more than `offset` asked, or it is all */
     char text[256];
 };
 
@@ -104,8 +106,11 @@ void store_spill_ask(struct store_spill *spill, const struct store_spill_op *op)
 bool store_spill_take(struct store_spill *spill, struct store_spill_result *out_result);
 /* Another head: what the last one had in files, and what it asked, is nothing any more. The slab stays. */
 void store_spill_forget(struct store_spill *spill);
-/* fd is borrowed. status: why there is none; text too. */
+/*
+ * All workers have these bytes of it, from its beginning; said again when they have more. status: why there will be no more (bytes 0: none at all); text
+ * too. fd is borrowed.
+ */
 void store_spill_slab_made(struct store_spill *spill, plasmon_status_t status, int fd,
-                           uint64_t host_buffer, const char *text);
+                           uint64_t host_buffer, uint64_t bytes, const char *text);
 
 #endif

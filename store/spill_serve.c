@@ -22,7 +22,10 @@ static uint64_t came(const struct store_daemon *daemon)
     return workers;
 }
 
-/* The slab is ours when all workers have it: one that was being made when its store died may be unknown to some. */
+/*
+ * The slab is ours when all workers have it: one that was being made when its store died may be unknown to some. What a worker that has it is still to register of it,
+ * it waits for itself, like one that follows a dead one.
+ */
 static void slab_take(struct store_daemon *daemon, uint64_t number)
 {
     struct store_host_buffer *buffer = store_host_buffers_find(&daemon->host, number);
@@ -32,7 +35,8 @@ static void slab_take(struct store_daemon *daemon, uint64_t number)
         store_host_buffers_ask(buffer, missing); /* sent when they are taken over */
         return;
     }
-    store_spill_slab_made(daemon->uplink->spill, PLASMON_OK, buffer->fd, number, "");
+    store_spill_slab_made(daemon->uplink->spill, PLASMON_OK, buffer->fd, number,
+                          buffer->bytes, "");
 }
 
 static void adopt(struct store_daemon *daemon)

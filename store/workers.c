@@ -187,7 +187,7 @@ static void worker_message(struct store_daemon *daemon, struct store_worker *wor
         break;
     case STORE_CONTROL_HOST_BUFFER_READY:
         store_host_buffers_said(&daemon->host, worker->host_device, message->offset,
-                                (plasmon_status_t)message->status);
+                                message->bytes, (plasmon_status_t)message->status);
         host_buffers_answer(daemon);
         break;
     case STORE_CONTROL_HOST_BUFFER_GONE:

@@ -252,8 +252,9 @@ struct worker_ops {
     plasmon_status_t (*get_host)(void *user, uint32_t stream, uint64_t src_offset,
                                  uint64_t host_buffer, uint64_t host_offset,
                                  uint64_t length, struct pl_err *err);
-    /* May that memory be copied from and to? false: it is being page-locked (then wake whoever calls advance). NULL: always. */
-    bool (*host_ready)(void *user, uint64_t host_buffer);
+    /* May these bytes of it be copied from and to? false: they are being page-locked (then wake whoever calls advance). NULL: always. */
+    bool (*host_ready)(void *user, uint64_t host_buffer, uint64_t host_offset,
+                       uint64_t length);
     /*
      * What a catalogue function needs before it is enqueued (kernel_prepared()); may be NULL. EAGAIN: it is being made, which
      * begins only when `quiet`: nothing is enqueued on the device (then wake whoever calls advance). keep: for a recorded graph,

@@ -33,7 +33,8 @@ plasmon_status_t worker_op_read(void *user, uint32_t stream, uint64_t src_offset
 plasmon_status_t worker_op_put_host(void *user, uint32_t stream, uint64_t dst_offset,
                                     uint64_t host_buffer, uint64_t host_offset,
                                     uint64_t length, struct pl_err *err);
-bool worker_op_host_ready(void *user, uint64_t host_buffer);
+bool worker_op_host_ready(void *user, uint64_t host_buffer, uint64_t host_offset,
+                          uint64_t length);
 plasmon_status_t worker_op_get_host(void *user, uint32_t stream, uint64_t src_offset,
                                     uint64_t host_buffer, uint64_t host_offset,
                                     uint64_t length, struct pl_err *err);

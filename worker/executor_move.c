@@ -201,9 +201,11 @@ plasmon_status_t worker_op_get_host(void *user, uint32_t stream, uint64_t src_of
                      err);
 }
 
-bool worker_op_host_ready(void *user, uint64_t host_buffer)
+bool worker_op_host_ready(void *user, uint64_t host_buffer, uint64_t host_offset,
+                          uint64_t length)
 {
     const struct worker_executor *executor = user;
 
-    return !worker_host_buffers_locking(&executor->host_buffers, host_buffer);
+    return !worker_host_buffers_locking(&executor->host_buffers, host_buffer, host_offset,
+                                        length);
 }

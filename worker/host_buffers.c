@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 
@@ -13,10 +12,14 @@ struct worker_host_buffer {
     uint64_t id;
     uint64_t bytes;
     void *memory;
+    _Atomic uint64_t
+        locked; /* bytes from the beginning; release by the thread, acquire by who names them */
+    uint64_t told; /* .. that the store knows of */
     enum host_buffer_state state;
     bool dropping;           /* or to be dropped as soon as the thread is through with it */
     struct pl_list link;     /* jobs, over or drops */
     plasmon_status_t status; /* of the thread's job */
+    struct worker_host_buffers *buffers;
 };
 
 /* ------------------------------------------------------------------------------------------------ the thread */
@@ -37,16 +40,25 @@ static struct worker_host_buffer *job_take(struct worker_host_buffers *buffers)
     return buffer;
 }
 
+static void piece_locked(void *user, uint64_t bytes)
+{
+    struct worker_host_buffer *buffer = user;
+
+    atomic_store_explicit(&buffer->locked, bytes, memory_order_release);
+    if (bytes < buffer->bytes) { /* else the job is over, which is told */
+        atomic_store(&buffer->buffers->progress, true);
+        pl_fd_raise(buffer->buffers->wake_fd);
+    }
+}
+
 static void *thread_main(void *user)
 {
     struct worker_host_buffers *buffers = user;
     struct worker_host_buffer *buffer;
 
     while ((buffer = job_take(buffers)) != NULL) {
-        buffer->status =
-            pl_fault_point("worker.host_register")
-                ? PLASMON_ENOMEM
-                : device_host_register(buffers->device, buffer->memory, buffer->bytes);
+        buffer->status = device_host_register_told(buffers->device, buffer->memory,
+                                                   buffer->bytes, piece_locked, buffer);
         pl_mutex_lock(&buffers->lock);
         pl_list_add_tail(&buffers->over, &buffer->link);
         atomic_fetch_add(&buffers->over_count, 1);
@@ -89,7 +101,7 @@ static void buffer_destroy(struct worker_host_buffers *buffers,
 {
     (void)pl_map_remove(&buffers->by_id, buffer->id);
     pl_list_remove(&buffer->link);
-    if (buffer->state == BUFFER_READY) {
+    if (atomic_load(&buffer->locked) > 0) {
         device_host_unregister(buffers->device, buffer->memory);
     }
     pl_fd_unmap(buffer->memory, buffer->bytes);
@@ -110,12 +122,7 @@ void worker_host_buffers_finish(struct worker_host_buffers *buffers)
         (void)pthread_join(buffers->thread, NULL); /* it is ours, and was started */
     }
     while (pl_map_next(&buffers->by_id, &index, &id, &value)) {
-        struct worker_host_buffer *buffer = value;
-
-        if (buffer->state == BUFFER_REGISTERING && buffer->status == PLASMON_OK) {
-            buffer->state = BUFFER_READY; /* nobody asked the thread's answer any more */
-        }
-        buffer_destroy(buffers, buffer);
+        buffer_destroy(buffers, value);
         index = 0;
     }
     pl_map_finish(&buffers->by_id);
@@ -148,9 +155,10 @@ static plasmon_status_t buffer_add(struct worker_host_buffers *buffers,
     if (buffer == NULL) {
         return PLASMON_ENOMEM;
     }
-    buffer->id     = given->id;
-    buffer->bytes  = given->bytes;
-    buffer->status = PLASMON_EINTERNAL; /* until the thread says something else */
+    buffer->id      = given->id;
+    buffer->bytes   = given->bytes;
+    buffer->buffers = buffers;
+    buffer->status  = PLASMON_EINTERNAL; /* until the thread says something else */
     pl_list_init(&buffer->link);
     status = pl_fd_map(given->fd, given->bytes, 1, &buffer->memory);
     if (status != PLASMON_OK) {
@@ -176,10 +184,12 @@ err_free:
     return status;
 }
 
+/* locked: READY: so much of it, from the beginning. */
 static plasmon_status_t say(struct worker_host_buffers *buffers, uint32_t type, uint64_t id,
-                            plasmon_status_t said)
+                            uint64_t locked, plasmon_status_t said)
 {
-    struct store_control message = {.type = type, .offset = id, .status = (int32_t)said};
+    struct store_control message = {
+        .type = type, .offset = id, .bytes = locked, .status = (int32_t)said};
 
     return worker_shared_send(buffers->shared, &message, -1);
 }
@@ -189,7 +199,7 @@ static plasmon_status_t buffer_drop(struct worker_host_buffers *buffers, uint64_
     struct worker_host_buffer *buffer = pl_map_get(&buffers->by_id, id);
 
     if (buffer == NULL) { /* it could not even be mapped */
-        return say(buffers, STORE_CONTROL_HOST_BUFFER_GONE, id, PLASMON_OK);
+        return say(buffers, STORE_CONTROL_HOST_BUFFER_GONE, id, 0, PLASMON_OK);
     }
     if (!buffer->dropping) {
         buffer->dropping = true;
@@ -215,7 +225,7 @@ plasmon_status_t worker_host_buffers_take(struct worker_host_buffers *buffers,
             status = buffer_add(buffers, one);
             if (status != PLASMON_OK && status != PLASMON_EMALFORMED) {
                 /* There is no room for it: its client does without, and everybody else goes on. */
-                status = say(buffers, STORE_CONTROL_HOST_BUFFER_READY, one->id, status);
+                status = say(buffers, STORE_CONTROL_HOST_BUFFER_READY, one->id, 0, status);
             }
         }
         pl_fd_close(&one->fd);
@@ -228,9 +238,33 @@ plasmon_status_t worker_host_buffers_take(struct worker_host_buffers *buffers,
 
 /* ------------------------------------------------------------------------------------------------ what we say */
 
-plasmon_status_t worker_host_buffers_tell(struct worker_host_buffers *buffers)
+/* Of those that the thread is at; what it is through with is said below. */
+static plasmon_status_t progress_tell(struct worker_host_buffers *buffers)
 {
     plasmon_status_t status = PLASMON_OK;
+    uint64_t id;
+    void *value;
+
+    if (!atomic_exchange(&buffers->progress, false)) {
+        return PLASMON_OK;
+    }
+    for (size_t i = 0;
+         status == PLASMON_OK && pl_map_next(&buffers->by_id, &i, &id, &value);) {
+        struct worker_host_buffer *buffer = value;
+        uint64_t locked                   = atomic_load(&buffer->locked);
+
+        if (buffer->state == BUFFER_REGISTERING && locked > buffer->told &&
+            locked < buffer->bytes) {
+            buffer->told = locked;
+            status = say(buffers, STORE_CONTROL_HOST_BUFFER_READY, id, locked, PLASMON_OK);
+        }
+    }
+    return status;
+}
+
+plasmon_status_t worker_host_buffers_tell(struct worker_host_buffers *buffers)
+{
+    plasmon_status_t status = progress_tell(buffers);
 
     while (atomic_load(&buffers->over_count) > 0) {
         struct worker_host_buffer *buffer;
@@ -243,15 +277,16 @@ plasmon_status_t worker_host_buffers_tell(struct worker_host_buffers *buffers)
         buffer->state = buffer->status == PLASMON_OK ? BUFFER_READY : BUFFER_FAILED;
         if (buffer->state == BUFFER_FAILED) {
             pl_warn("worker",
-                    "a client's host buffer of %llu bytes cannot be page-locked: %s",
+                    "%llu bytes of a host buffer of %llu cannot be page-locked: %s",
+                    (unsigned long long)(buffer->bytes - atomic_load(&buffer->locked)),
                     (unsigned long long)buffer->bytes, pl_status_text(buffer->status));
         }
         if (buffer->dropping) {
             pl_list_add_tail(&buffers->drops, &buffer->link);
         }
         if (status == PLASMON_OK) {
-            status =
-                say(buffers, STORE_CONTROL_HOST_BUFFER_READY, buffer->id, buffer->status);
+            status = say(buffers, STORE_CONTROL_HOST_BUFFER_READY, buffer->id,
+                         atomic_load(&buffer->locked), buffer->status);
         }
     }
     return status;
@@ -267,24 +302,33 @@ plasmon_status_t worker_host_buffers_idle(struct worker_host_buffers *buffers)
         uint64_t id = buffer->id;
 
         buffer_destroy(buffers, buffer);
-        status = say(buffers, STORE_CONTROL_HOST_BUFFER_GONE, id, PLASMON_OK);
+        status = say(buffers, STORE_CONTROL_HOST_BUFFER_GONE, id, 0, PLASMON_OK);
     }
     return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ launches */
 
-bool worker_host_buffers_locking(const struct worker_host_buffers *buffers, uint64_t id)
+static bool inside(uint64_t limit, uint64_t offset, uint64_t bytes)
 {
-    const struct worker_host_buffer *buffer = pl_map_get(&buffers->by_id, id);
+    return bytes <= limit && offset <= limit - bytes;
+}
 
-    return buffer != NULL && buffer->state == BUFFER_REGISTERING;
+bool worker_host_buffers_locking(const struct worker_host_buffers *buffers, uint64_t id,
+                                 uint64_t offset, uint64_t bytes)
+{
+    struct worker_host_buffer *buffer = pl_map_get(&buffers->by_id, id);
+
+    return buffer != NULL && buffer->state == BUFFER_REGISTERING &&
+           inside(buffer->bytes, offset, bytes) &&
+           !inside(atomic_load_explicit(&buffer->locked, memory_order_acquire), offset,
+                   bytes);
 }
 
 void *worker_host_buffers_at(const struct worker_host_buffers *buffers, uint64_t id,
                              uint64_t offset, uint64_t bytes, struct pl_err *err)
 {
-    const struct worker_host_buffer *buffer = pl_map_get(&buffers->by_id, id);
+    struct worker_host_buffer *buffer = pl_map_get(&buffers->by_id, id);
 
     if (buffer == NULL) {
         (void)pl_err_set(
@@ -293,18 +337,19 @@ void *worker_host_buffers_at(const struct worker_host_buffers *buffers, uint64_t
             "ended");
         return NULL;
     }
-    if (buffer->state != BUFFER_READY) {
-        (void)pl_err_set(err, PLASMON_ENOMEM,
-                         "this device's worker cannot page-lock the %llu bytes of host "
-                         "memory: %s",
-                         (unsigned long long)buffer->bytes, pl_status_text(buffer->status));
-        return NULL;
-    }
-    if (bytes > buffer->bytes || offset > buffer->bytes - bytes) {
+    if (!inside(buffer->bytes, offset, bytes)) {
         (void)pl_err_set(err, PLASMON_ERANGE,
                          "%llu bytes from %llu on of %llu bytes of host memory",
                          (unsigned long long)bytes, (unsigned long long)offset,
                          (unsigned long long)buffer->bytes);
+        return NULL;
+    }
+    if (!inside(atomic_load_explicit(&buffer->locked, memory_order_acquire), offset,
+                bytes)) {
+        (void)pl_err_set(err, PLASMON_ENOMEM,
+                         "this device's worker cannot page-lock the %llu bytes of host "
+                         "memory: %s",
+                         (unsigned long long)buffer->bytes, pl_status_text(buffer->status));
         return NULL;
     }
     return (uint8_t *)buffer->memory + offset;

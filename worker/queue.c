@@ -80,10 +80,12 @@ static bool host_locked(struct worker_core *core, const struct worker_launch *la
 {
     const struct worker_ops *ops = core->config.ops;
 
-    core->waits_host = (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST ||
-                        launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST) &&
-                       ops->host_ready != NULL &&
-                       !ops->host_ready(core->config.user, launch->host_buffer);
+    core->waits_host =
+        (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST ||
+         launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST) &&
+        ops->host_ready != NULL &&
+        !ops->host_ready(core->config.user, launch->host_buffer, launch->offset,
+                         worker_operand_bytes_shown(&launch->operands[0]));
     return !core->waits_host;
 }
 

@@ -174,10 +174,12 @@ static bool cpu_can_peer(struct device *device, uint32_t peer_ordinal)
 }
 
 /* All host memory is within reach of a thread. */
-static plasmon_status_t cpu_host_register(struct device *device, void *ptr, uint64_t bytes)
+static plasmon_status_t cpu_host_register(struct device *device, void *ptr, uint64_t offset,
+                                          uint64_t bytes)
 {
     (void)device;
     (void)ptr;
+    (void)offset;
     (void)bytes;
     return PLASMON_OK;
 }

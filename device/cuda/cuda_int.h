@@ -211,7 +211,7 @@ void device_cuda_chunk_unmap(struct device *device, struct device_ptr where,
                              uint64_t bytes);
 bool device_cuda_can_peer(struct device *device, uint32_t peer_ordinal);
 plasmon_status_t device_cuda_host_register(struct device *device, void *ptr,
-                                           uint64_t bytes);
+                                           uint64_t offset, uint64_t bytes);
 void device_cuda_host_unregister(struct device *device, void *ptr);
 void device_cuda_host_finish(struct device_cuda *cuda); /* unregister what is left */
 /* EINVAL: [ptr, ptr + bytes) is not inside registered memory. */

@@ -182,41 +182,26 @@ static CUresult host_register(void *ptr, uint64_t bytes, bool *out_owned)
 
 /*
  * PIECES. While memory is being registered, every call of other threads that gives the device something to do waits: on an H200 for 95 ms a GiB whose pages are there, and half a
- * second a GiB whose pages are still to be made. So pages are made first, which concerns nobody else, and registered a piece at a time.
+ * second a GiB whose pages are still to be made. So pages are made first, which concerns nobody else, and registered a piece at a time (device.c).
  */
-static uint64_t piece_bytes(const struct device_cuda_host_range *range, uint64_t offset)
-{
-    return device_host_run(offset, range->bytes - offset);
-}
-
-/* Up to this offset; whatever cannot be said is logged. */
+/* Whatever cannot be said is logged. */
 static void pieces_unregister(struct device_cuda *cuda,
-                              const struct device_cuda_host_range *range, uint64_t end)
+                              const struct device_cuda_host_range *range)
 {
-    for (uint64_t at = 0; at < end; at += piece_bytes(range, at)) {
+    for (uint64_t at = 0; at < range->bytes; at += device_host_run(at, range->bytes - at)) {
         (void)DEVICE_CU(cuda, cuMemHostUnregister((void *)(range->host + at)));
     }
 }
 
-static plasmon_status_t pieces_register(struct device_cuda *cuda,
-                                        struct device_cuda_host_range *range)
+static struct device_cuda_host_range *host_range_find_locked(struct device_cuda *cuda,
+                                                             const void *ptr)
 {
-    for (uint64_t at = 0; at < range->bytes; at += piece_bytes(range, at)) {
-        void *piece = (void *)(range->host + at);
-        bool owned;
-        CUresult result;
-
-        pl_fd_make_pages(piece, piece_bytes(range, at));
-        result = host_register(piece, piece_bytes(range, at), &owned);
-        if (result != CUDA_SUCCESS) {
-            if (range->owned) {
-                pieces_unregister(cuda, range, at);
-            }
-            return device_cuda_fail(cuda, result, "cuMemHostRegister");
+    for (unsigned i = 0; i < cuda->host_range_count; i++) {
+        if (cuda->host_ranges[i].host == (uintptr_t)ptr) {
+            return &cuda->host_ranges[i];
         }
-        range->owned = owned; /* all of them, or none */
     }
-    return PLASMON_OK;
+    return NULL;
 }
 
 static plasmon_status_t host_range_add(struct device_cuda *cuda,
@@ -234,24 +219,44 @@ static plasmon_status_t host_range_add(struct device_cuda *cuda,
     return status;
 }
 
-plasmon_status_t device_cuda_host_register(struct device *device, void *ptr, uint64_t bytes)
+static void host_range_grow(struct device_cuda *cuda, const void *ptr, uint64_t bytes)
+{
+    struct device_cuda_host_range *range;
+
+    pl_mutex_lock(&cuda->lock);
+    range = host_range_find_locked(cuda, ptr);
+    PL_CHECK(range != NULL); /* else: its first piece was never registered */
+    range->bytes += bytes;
+    pl_mutex_unlock(&cuda->lock);
+}
+
+plasmon_status_t device_cuda_host_register(struct device *device, void *ptr,
+                                           uint64_t offset, uint64_t bytes)
 {
     struct device_cuda *cuda            = device_cuda_of(device);
     struct device_cuda_host_range range = {.host = (uintptr_t)ptr, .bytes = bytes};
+    void *piece                         = (uint8_t *)ptr + offset;
     plasmon_status_t status             = device_cuda_enter(cuda);
+    CUresult result;
 
-    if (status == PLASMON_OK) {
-        status = pieces_register(cuda, &range);
-    }
     if (status != PLASMON_OK) {
         return status;
+    }
+    pl_fd_make_pages(piece, bytes);
+    result = host_register(piece, bytes, &range.owned);
+    if (result != CUDA_SUCCESS) {
+        return device_cuda_fail(cuda, result, "cuMemHostRegister");
+    }
+    if (offset > 0) { /* all pieces are owned, or none */
+        host_range_grow(cuda, ptr, bytes);
+        return PLASMON_OK;
     }
     status = DEVICE_CU(cuda, cuMemHostGetDevicePointer(&range.device, ptr, 0));
     if (status == PLASMON_OK) {
         status = host_range_add(cuda, &range);
     }
     if (status != PLASMON_OK && range.owned) {
-        pieces_unregister(cuda, &range, bytes); /* the first error counts */
+        pieces_unregister(cuda, &range); /* the first error counts */
     }
     return status;
 }
@@ -259,22 +264,17 @@ plasmon_status_t device_cuda_host_register(struct device *device, void *ptr, uin
 void device_cuda_host_unregister(struct device *device, void *ptr)
 {
     struct device_cuda *cuda = device_cuda_of(device);
-    struct device_cuda_host_range range;
-    unsigned i;
+    struct device_cuda_host_range *found, range;
 
     pl_mutex_lock(&cuda->lock);
-    for (i = 0; i < cuda->host_range_count; i++) {
-        if (cuda->host_ranges[i].host == (uintptr_t)ptr) {
-            break;
-        }
-    }
-    PL_CHECK(i < cuda->host_range_count); /* else: never registered here */
-    range                = cuda->host_ranges[i];
-    cuda->host_ranges[i] = cuda->host_ranges[--cuda->host_range_count];
+    found = host_range_find_locked(cuda, ptr);
+    PL_CHECK(found != NULL); /* else: never registered here */
+    range  = *found;
+    *found = cuda->host_ranges[--cuda->host_range_count];
     pl_mutex_unlock(&cuda->lock);
 
     if (range.owned && device_cuda_enter(cuda) == PLASMON_OK) {
-        pieces_unregister(cuda, &range, range.bytes);
+        pieces_unregister(cuda, &range);
     }
 }
 

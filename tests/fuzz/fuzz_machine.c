@@ -68,7 +68,7 @@ static void node_frame(struct fuzz_head *fuzz, const uint8_t *body, size_t lengt
         const Plasmon__V1__SpillDone *done = node->spill_done[i];
         struct head_input input            = {
                        .type    = HEAD_INPUT_SPILL_DONE,
-                       .numbers = {done->id, (uint32_t)done->status, done->host_buffer},
+                       .numbers = {done->id, (uint32_t)done->status, done->host_buffer, done->bytes},
                        .strings = {head_string("h"), head_string(done->text)}};
 
         (void)fuzz_head_tell(fuzz, &input, NULL);

@@ -296,6 +296,8 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         0) { /* by no draw, so that other seeds make what they made before */
         config->write_back = graph->seed % 4 == 0 ? 0 : 25 * (uint32_t)(graph->seed % 4);
         config->on_demand  = graph->seed % 5 == 0;
+        config->slab_piece = graph->seed % 3 == 1 ? 300 + graph->seed % 700 : 0;
+        config->slab_short = graph->seed % 9 == 4;
     }
     if (config->spill_memory > 0 &&
         profile->spill_deaths_most >

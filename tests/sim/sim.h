@@ -1007,7 +1007,7 @@ void sim_head_machine(struct sim *sim,
 void sim_head_begin(struct sim *sim);
 void sim_head_spill_up(struct sim *sim);
 void sim_head_spill_done(struct sim *sim, uint64_t id, plasmon_status_t status,
-                         uint64_t host_buffer, const char *text);
+                         uint64_t host_buffer, uint64_t bytes, const char *text);
 
 /* ------------------------------------------------------------------------------------------------ the whole */
 
@@ -1049,8 +1049,10 @@ struct sim_config {
     uint32_t head_crash_millionth;
     uint32_t head_stops_max; /* it stands still, and another one takes its place */
     uint64_t spill_memory;   /* of the host; 0: nothing is spilled */
-    uint32_t write_back;     /* percent of a device; 0: nothing is copied ahead of need */
-    bool on_demand;          /* nothing is brought back before its turn */
+    uint64_t slab_piece; /* so much more of it can be used at a time; 0: all at once .. */
+    bool slab_short;     /* .. and there is no more after the second time */
+    uint32_t write_back; /* percent of a device; 0: nothing is copied ahead of need */
+    bool on_demand;      /* nothing is brought back before its turn */
     uint64_t spill_files;
     uint32_t spill_full_permille; /* of the writes find no room */
     uint32_t

@@ -720,10 +720,10 @@ void sim_head_spill_up(struct sim *sim)
 }
 
 void sim_head_spill_done(struct sim *sim, uint64_t id, plasmon_status_t status,
-                         uint64_t host_buffer, const char *text)
+                         uint64_t host_buffer, uint64_t bytes, const char *text)
 {
     struct head_input input = {.type    = HEAD_INPUT_SPILL_DONE,
-                               .numbers = {id, (uint32_t)status, host_buffer},
+                               .numbers = {id, (uint32_t)status, host_buffer, bytes},
                                .strings = {head_string("simhost"), head_string(text)}};
     struct pl_err err;
 

@@ -222,9 +222,12 @@ static plasmon_status_t op_get_host(void *user, uint32_t stream, uint64_t src_of
                      length);
 }
 
-static bool op_host_ready(void *user, uint64_t host_buffer)
+static bool op_host_ready(void *user, uint64_t host_buffer, uint64_t host_offset,
+                          uint64_t length)
 {
     (void)host_buffer;
+    (void)host_offset;
+    (void)length;
     return sim_worker_locked(user);
 }
 

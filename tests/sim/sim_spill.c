@@ -4,7 +4,8 @@
  *
  * What it was asked again it does not do again: it answers what it answered then. (A head that went on from its journal may not know.)
  *
- * A disk may be full for a while, and what is read back is checked, here against the bytes that were written.
+ * A disk may be full for a while, and what is read back is checked, here against the bytes that were written. The memory may come piece by piece, and not all
+ * of it.
  *
  * THE STORE MAY BE KILLED at any of it, and before or after it: bytes are half moved or half read, a file is written and nobody hears of it. The next
  * one has memory and files (store/spill_index.h), and not what was asked or answered: the head says it again. It does things by the same
@@ -28,13 +29,14 @@ struct sim_file {
 struct sim_spill_answer {
     plasmon_status_t status;
     uint64_t host_buffer;
-    bool unheard; /* the head stood still */
+    uint64_t bytes; /* of the memory, that can be used */
+    bool unheard;   /* the head stood still */
 };
 
 static void answer(struct sim *sim, uint64_t id, const struct sim_spill_answer *answer)
 {
-    sim_head_spill_done(sim, id, answer->status, answer->host_buffer,
-                        answer->status == PLASMON_OK ? "" : "the disk is full");
+    sim_head_spill_done(sim, id, answer->status, answer->host_buffer, answer->bytes,
+                        answer->status == PLASMON_OK ? "" : "there is no room");
 }
 
 /* What was answered while the head stood still lay there. */
@@ -94,17 +96,30 @@ static plasmon_status_t file_read(struct sim *sim, const struct head_spill_op *o
     return PLASMON_OK;
 }
 
+/* How much of it there is for a head that knows of so much. PLASMON_ENOMEM: no more than that. */
+static plasmon_status_t slab_get(struct sim *sim, const struct head_spill_op *op,
+                                 uint64_t *out_bytes)
+{
+    if (sim->spill_slab == NULL) {
+        sim->spill_slab       = sim_host_create(sim, NULL, op->bytes);
+        sim->spill_slab->slab = true;
+    }
+    *out_bytes = sim->config.slab_piece == 0
+                     ? op->bytes
+                     : pl_min_u64(op->bytes, op->offset + sim->config.slab_piece);
+    return sim->config.slab_short && op->offset >= 2 * sim->config.slab_piece
+               ? PLASMON_ENOMEM
+               : PLASMON_OK;
+}
+
 /* As far as it comes: 1000 is all of it. */
 static plasmon_status_t op_perform(struct sim *sim, const struct head_spill_op *op,
-                                   struct sim_host *slab, uint64_t part)
+                                   struct sim_host *slab, uint64_t part,
+                                   uint64_t *out_bytes)
 {
     switch (op->kind) {
     case HEAD_SPILL_SLAB:
-        if (sim->spill_slab == NULL) {
-            sim->spill_slab       = sim_host_create(sim, NULL, op->bytes);
-            sim->spill_slab->slab = true;
-        }
-        return PLASMON_OK;
+        return slab_get(sim, op, out_bytes);
     case HEAD_SPILL_WRITE:
         return part < 1000 ? PLASMON_OK : file_write(sim, op, slab->data + op->offset);
     case HEAD_SPILL_READ:
@@ -166,6 +181,7 @@ static void op_done(void *user, uint64_t arg, void *data)
     const struct head_spill_op *op = data;
     struct sim_host *slab          = (struct sim_host *)(uintptr_t)op->host_buffer;
     struct sim_spill_answer *done;
+    uint64_t bytes = 0;
 
     if (arg != sim->spill_life) {
         return;
@@ -178,12 +194,14 @@ static void op_done(void *user, uint64_t arg, void *data)
     }
     if (sim->spill_deaths < sim->config.spill_deaths_max &&
         sim_chance(sim, DEATH_PERMILLE)) {
-        (void)op_perform(sim, op, slab, sim_chance(sim, 500) ? 1000 : sim_below(sim, 1000));
+        (void)op_perform(sim, op, slab, sim_chance(sim, 500) ? 1000 : sim_below(sim, 1000),
+                         &bytes);
         store_killed(sim);
         return;
     }
     done         = sim_alloc(sizeof(*done));
-    done->status = op_perform(sim, op, slab, 1000);
+    done->status = op_perform(sim, op, slab, 1000, &bytes);
+    done->bytes  = bytes;
     sim_trace(sim, "the store has done spill op %llu, kind %u, file %llu: %d",
               (unsigned long long)op->id, op->kind, (unsigned long long)op->file,
               (int)done->status);

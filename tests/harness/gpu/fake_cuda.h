@@ -18,6 +18,7 @@
  *   FAKE_CUDA_CALLS=FILE       count the calls of all processes there (struct fake_cuda_calls; made when it is not there)
  *   FAKE_CUDA_KERNEL_NS=5000   a kernel takes so long
  *   FAKE_CUDA_GATE=FILE        while there is such a file, no kernel begins
+ *   FAKE_CUDA_LOCK_GATE=FILE   while there is such a file, a process page-locks 128 MiB in one call once, and not again
  *   FAKE_CUDA_OLD=1            attributes of functions that launches by clusters brought are not known
  */
 #ifndef TESTS_HARNESS_GPU_FAKE_CUDA_H

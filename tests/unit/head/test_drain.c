@@ -100,7 +100,7 @@ static bool store_answers(void)
     }
     head_core_spill_done(
         core, "b", pl_list_first(&spill->requests, struct head_spill_request, link)->op.id,
-        PLASMON_OK, 9, "");
+        &(struct head_spill_answer){.host_buffer = 9, .text = ""});
     head_core_flush(core);
     return true;
 }

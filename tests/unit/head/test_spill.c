@@ -115,10 +115,31 @@ static void answer(bool disk_full)
         pl_list_first(&spill->requests, struct head_spill_request, link);
     bool refused = disk_full && request->op.kind == HEAD_SPILL_WRITE;
 
-    head_core_spill_done(core, "a", request->op.id, refused ? PLASMON_ELIMIT : PLASMON_OK,
-                         9, refused ? "the disk is full" : "");
+    head_core_spill_done(
+        core, "a", request->op.id,
+        &(struct head_spill_answer){.status      = refused ? PLASMON_ELIMIT : PLASMON_OK,
+                                    .host_buffer = 9,
+                                    .text        = refused ? "the disk is full" : ""});
     head_core_flush(core);
     head_core_check(core);
+}
+
+/* The memory for spilling is there, as far as it is said. */
+static void slab_answer(uint64_t id, plasmon_status_t status, uint64_t bytes)
+{
+    head_core_spill_done(
+        core, "a", id,
+        &(struct head_spill_answer){.status      = status,
+                                    .host_buffer = 9,
+                                    .bytes       = bytes,
+                                    .text        = status != PLASMON_OK ? "no RAM" : ""});
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+static void slab_made(void)
+{
+    slab_answer(1, PLASMON_OK, 0);
 }
 
 static void settle_disk(bool full)
@@ -252,7 +273,7 @@ TEST(a_launch_that_overwrites_a_value_cancels_its_copy)
     settle();
     make(9, 1);
     done();
-    head_core_spill_done(core, "a", 1, PLASMON_OK, 9, ""); /* the slab */
+    slab_made(); /* the slab */
     head_core_flush(core);
     ASSERT_EQ(open_gets(), 1);
     buffer = buffer_of(first);
@@ -278,7 +299,7 @@ TEST(a_value_that_nobody_holds_is_not_copied_any_further)
     begin(50, false);
     make(1, 9);
     done();
-    head_core_spill_done(core, "a", 1, PLASMON_OK, 9, "");
+    slab_made();
     head_core_flush(core);
     ASSERT_EQ(open_gets(), 1);
     range.first     = 101;
@@ -302,7 +323,7 @@ TEST(a_copy_that_a_restore_reads_is_not_cancelled)
     begin(50, false);
     make(1, 9);
     done();
-    head_core_spill_done(core, "a", 1, PLASMON_OK, 9, "");
+    slab_made();
     head_core_flush(core);
     ASSERT_EQ(open_gets(), 1);
     make(10, ROOM - 8); /* one more than there is room for */
@@ -322,7 +343,7 @@ TEST(nothing_is_copied_ahead_while_spills_need_the_lanes)
     ASSERT_EQ(spill->spills, 20 - ROOM);
     done(); /* the slab is not there yet: the spills wait for it */
     ASSERT_EQ(spill->write_backs, 0);
-    head_core_spill_done(core, "a", 1, PLASMON_OK, 9, "");
+    slab_made();
     head_core_flush(core);
     ASSERT_TRUE(open_gets() > 0);
     ASSERT_EQ(spill->write_backs, 0);
@@ -607,6 +628,84 @@ TEST(what_was_spilled_comes_back_when_host_memory_and_files_are_full)
     all_come_back(4 * VALUE, 30 * VALUE, true);
 }
 
+/* --------------------------------------------------------------------------------------- memory that comes in pieces */
+
+static uint64_t oldest_request(enum head_spill_kind kind)
+{
+    const struct head_spill_request *request =
+        pl_list_first(&spill->requests, struct head_spill_request, link);
+
+    ASSERT_TRUE(!pl_list_empty(&spill->requests));
+    ASSERT_EQ(request->op.kind, kind);
+    return request->op.id;
+}
+
+TEST(what_is_there_of_the_memory_is_used_before_all_of_it_is)
+{
+    const struct head_spill_request *request;
+
+    begin_with(&(struct head_spill_config){.memory_bytes = 16 * VALUE, .life = 1});
+    make(1, ROOM + 6);
+    done();
+    slab_answer(oldest_request(HEAD_SPILL_SLAB), PLASMON_OK, 2 * VALUE);
+    ASSERT_EQ(spill->bound, 2); /* copies that have a place */
+    request = pl_list_first(&spill->requests, struct head_spill_request, link);
+    ASSERT_EQ(oldest_request(HEAD_SPILL_SLAB), 2); /* and more is wanted */
+    ASSERT_EQ(request->op.offset, 2 * VALUE);
+    ASSERT_EQ(pl_list_first(&spill->requests, struct head_spill_request, link)->link.next,
+              &spill->requests); /* once */
+    done();
+    ASSERT_EQ(spill->bound, 0);
+    slab_answer(2, PLASMON_OK, 3 * VALUE + VALUE / 2); /* half a place is none */
+    ASSERT_EQ(spill->bound, 1);
+    slab_answer(oldest_request(HEAD_SPILL_SLAB), PLASMON_OK, 16 * VALUE);
+    ASSERT_EQ(spill->bound, 4);
+    ASSERT_TRUE(pl_list_empty(&spill->requests));
+    settle();
+    ASSERT_EQ(spill->spills, 6);
+    ASSERT_EQ(spill->undone, 0);
+    assert_all_there(101, ROOM + 6);
+    end();
+}
+
+/* What has its place keeps it; the rest goes to files through what there is, or stays where it is. */
+TEST(memory_that_ends_early_is_used_as_far_as_it_goes)
+{
+    test_expect_log();
+    begin_with(&(struct head_spill_config){
+        .memory_bytes = 16 * VALUE, .file_bytes = 64 * VALUE, .life = 1});
+    make(1, 30);
+    done();
+    slab_answer(oldest_request(HEAD_SPILL_SLAB), PLASMON_OK, 4 * VALUE);
+    done();
+    slab_answer(oldest_request(HEAD_SPILL_SLAB), PLASMON_ENOMEM, 0);
+    ASSERT_EQ(spill->slab, HEAD_SLAB_READY);
+    ASSERT_EQ(spill->config.memory_bytes, 4 * VALUE);
+    ASSERT_EQ(oldest_request(HEAD_SPILL_WRITE), 3); /* room is made as when it is full */
+    settle();
+    ASSERT_EQ(spill->spills, 15);
+    ASSERT_EQ(spill->undone, 0);
+    ASSERT_EQ(core->tasks_failed, 0);
+    assert_all_there(101, 30);
+    end();
+}
+
+TEST(a_value_that_was_to_go_where_the_memory_ended_stays_where_it_is)
+{
+    test_expect_log();
+    begin_with(&(struct head_spill_config){.memory_bytes = 16 * VALUE, .life = 1});
+    make(1, ROOM + 4);
+    done();
+    slab_answer(oldest_request(HEAD_SPILL_SLAB), PLASMON_OK, 2 * VALUE);
+    done();
+    slab_answer(oldest_request(HEAD_SPILL_SLAB), PLASMON_ENOMEM, 0);
+    settle();
+    ASSERT_EQ(spill->undone, 2);
+    ASSERT_EQ(core->tasks_failed, 0);
+    assert_all_there(101, ROOM + 4);
+    end();
+}
+
 /* --------------------------------------------------------------------------------------- who waits for what */
 
 /* What is said of the first copy of this kind that was not sent; it lives until the next call. */
@@ -640,6 +739,9 @@ TEST(a_copy_that_is_not_sent_says_what_it_waits_for)
     done();
     ASSERT_EQ(held("spill")->hold, PLASMON__V1__TASK_HOLD__HOLD_SLAB);
     ASSERT_CONTAINS(held("spill")->hold_text, "256.0 KiB are to be made");
+    slab_answer(1, PLASMON_OK, 2 * VALUE);
+    ASSERT_EQ(held("spill")->hold, PLASMON__V1__TASK_HOLD__HOLD_SLAB);
+    ASSERT_CONTAINS(held("spill")->hold_text, "128.0 KiB of 256.0 KiB are made");
     answer(false);
     ASSERT_EQ(held("spill")->hold, PLASMON__V1__TASK_HOLD__HOLD_PLACE);
     ASSERT_CONTAINS(held("spill")->hold_text, "4 copies there are under way");

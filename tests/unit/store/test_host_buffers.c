@@ -42,12 +42,14 @@ TEST(a_buffer_is_given_when_every_worker_has_it)
     ASSERT_EQ(buffer->bytes, 4096);
     ASSERT_TRUE(buffer->id != 0 && buffer->fd >= 0);
     ASSERT_NULL(store_host_buffers_decided(&host));
-    store_host_buffers_said(&host, 0, buffer->id, PLASMON_OK);
-    store_host_buffers_said(&host, 0, buffer->id, PLASMON_OK); /* said twice */
-    store_host_buffers_said(&host, 1, buffer->id, PLASMON_OK); /* was not asked */
-    store_host_buffers_said(&host, 2, buffer->id + 1, PLASMON_OK);
+    store_host_buffers_said(&host, 0, buffer->id, buffer->bytes, PLASMON_OK);
+    store_host_buffers_said(&host, 0, buffer->id, buffer->bytes,
+                            PLASMON_OK); /* said twice */
+    store_host_buffers_said(&host, 1, buffer->id, buffer->bytes,
+                            PLASMON_OK); /* was not asked */
+    store_host_buffers_said(&host, 2, buffer->id + 1, buffer->bytes, PLASMON_OK);
     ASSERT_NULL(store_host_buffers_decided(&host));
-    store_host_buffers_said(&host, 2, buffer->id, PLASMON_OK);
+    store_host_buffers_said(&host, 2, buffer->id, buffer->bytes, PLASMON_OK);
     ASSERT_TRUE(store_host_buffers_decided(&host) == buffer);
     ASSERT_EQ(buffer->failed, PLASMON_OK);
     ASSERT_NULL(store_host_buffers_decided(&host)); /* once */
@@ -60,7 +62,7 @@ TEST(a_worker_that_dies_is_not_waited_for)
 
     begin(64 * MIB);
     buffer = make(MIB, 3);
-    store_host_buffers_said(&host, 1, buffer->id, PLASMON_OK);
+    store_host_buffers_said(&host, 1, buffer->id, buffer->bytes, PLASMON_OK);
     store_host_buffers_down(&host, 0);
     ASSERT_TRUE(store_host_buffers_decided(&host) == buffer);
     store_host_buffers_handed(&host, 0); /* the next one gets it with its set-up */
@@ -81,15 +83,85 @@ TEST(a_worker_that_cannot_be_reaped_is_not_waited_for_but_may_have_the_memory)
     store_host_finish(&host);
 }
 
+static struct store_host_buffer *make_for_spilling(uint64_t bytes, uint64_t workers)
+{
+    struct store_host_buffer *buffer;
+    struct pl_err err;
+
+    ASSERT_OK(store_host_buffers_make(&host, STORE_HOST_BUFFER_SPILL, 0, bytes, workers,
+                                      &buffer, &err));
+    return buffer;
+}
+
+TEST(memory_for_spilling_is_told_as_far_as_every_worker_has_it)
+{
+    struct store_host_buffer *buffer;
+
+    begin(64 * MIB);
+    buffer = make_for_spilling(3 * MIB, 5); /* devices 0 and 2 */
+    store_host_buffers_said(&host, 0, buffer->id, MIB, PLASMON_OK);
+    ASSERT_NULL(store_host_buffers_decided(&host));
+    store_host_buffers_said(&host, 2, buffer->id, 2 * MIB, PLASMON_OK);
+    ASSERT_TRUE(store_host_buffers_decided(&host) == buffer);
+    ASSERT_TRUE(!buffer->given);
+    ASSERT_EQ(store_host_buffers_usable(buffer), MIB);
+    ASSERT_NULL(store_host_buffers_decided(&host)); /* nothing new */
+    store_host_buffers_said(&host, 0, buffer->id, 3 * MIB, PLASMON_OK);
+    ASSERT_TRUE(store_host_buffers_decided(&host) == buffer);
+    ASSERT_TRUE(!buffer->given);
+    ASSERT_EQ(store_host_buffers_usable(buffer), 2 * MIB);
+    store_host_buffers_said(&host, 2, buffer->id, 2 * MIB, PLASMON_ENOMEM);
+    ASSERT_TRUE(store_host_buffers_decided(&host) == buffer);
+    ASSERT_TRUE(buffer->given); /* the last word */
+    ASSERT_EQ(buffer->failed, PLASMON_ENOMEM);
+    ASSERT_EQ(store_host_buffers_usable(buffer), 2 * MIB);
+    ASSERT_NULL(store_host_buffers_decided(&host));
+    store_host_finish(&host);
+}
+
+TEST(who_died_bounds_it_no_more)
+{
+    struct store_host_buffer *buffer;
+
+    begin(64 * MIB);
+    buffer = make_for_spilling(3 * MIB, 3);
+    store_host_buffers_said(&host, 0, buffer->id, 2 * MIB, PLASMON_OK);
+    ASSERT_NULL(store_host_buffers_decided(&host));
+    store_host_buffers_down(&host,
+                            1); /* the next one waits for what it has not registered */
+    ASSERT_TRUE(store_host_buffers_decided(&host) == buffer);
+    ASSERT_TRUE(!buffer->given);
+    ASSERT_EQ(store_host_buffers_usable(buffer), 2 * MIB);
+    store_host_buffers_down(&host, 0);
+    ASSERT_TRUE(store_host_buffers_decided(&host) == buffer);
+    ASSERT_TRUE(buffer->given);
+    ASSERT_EQ(store_host_buffers_usable(buffer), 3 * MIB);
+    store_host_finish(&host);
+}
+
+TEST(a_client_gets_all_of_its_memory_or_none)
+{
+    struct store_host_buffer *buffer;
+
+    begin(64 * MIB);
+    buffer = make(3 * MIB, 1);
+    store_host_buffers_said(&host, 0, buffer->id, MIB, PLASMON_OK);
+    ASSERT_NULL(store_host_buffers_decided(&host));
+    store_host_buffers_said(&host, 0, buffer->id, MIB, PLASMON_ENOMEM);
+    ASSERT_TRUE(store_host_buffers_decided(&host) == buffer);
+    ASSERT_EQ(buffer->failed, PLASMON_ENOMEM);
+    store_host_finish(&host);
+}
+
 TEST(one_worker_that_cannot_is_the_answer)
 {
     struct store_host_buffer *buffer;
 
     begin(64 * MIB);
     buffer = make(MIB, 7);
-    store_host_buffers_said(&host, 1, buffer->id, PLASMON_ENOMEM);
-    store_host_buffers_said(&host, 0, buffer->id, PLASMON_OK);
-    store_host_buffers_said(&host, 2, buffer->id, PLASMON_EDEVICE);
+    store_host_buffers_said(&host, 1, buffer->id, buffer->bytes, PLASMON_ENOMEM);
+    store_host_buffers_said(&host, 0, buffer->id, buffer->bytes, PLASMON_OK);
+    store_host_buffers_said(&host, 2, buffer->id, buffer->bytes, PLASMON_EDEVICE);
     ASSERT_TRUE(store_host_buffers_decided(&host) == buffer);
     ASSERT_EQ(buffer->failed, PLASMON_ENOMEM);
     ASSERT_EQ(buffer->failed_device, 1);

@@ -177,7 +177,7 @@ static void slab_wanted(void *user)
 {
     struct waiter *waiter = user;
 
-    store_spill_slab_made(waiter->spill, PLASMON_OK, waiter->fd, 77, "");
+    store_spill_slab_made(waiter->spill, PLASMON_OK, waiter->fd, 77, 4 * BYTES, "");
 }
 
 static void done(void *user)
@@ -197,6 +197,66 @@ static void wait_done(struct waiter *waiter, unsigned count)
         pl_cond_wait(&waiter->changed, &waiter->lock);
     }
     pl_mutex_unlock(&waiter->lock);
+}
+
+static void slab_wanted_in_pieces(void *user)
+{
+    struct waiter *waiter = user;
+
+    store_spill_slab_made(waiter->spill, PLASMON_OK, waiter->fd, 77, BYTES, "");
+}
+
+static void expect_slab(struct waiter *waiter, uint64_t id, plasmon_status_t status,
+                        uint64_t bytes)
+{
+    struct store_spill_result result;
+
+    wait_done(waiter, (unsigned)id);
+    ASSERT_TRUE(store_spill_take(waiter->spill, &result));
+    ASSERT_EQ(result.id, id);
+    ASSERT_STATUS(result.status, status);
+    if (status == PLASMON_OK) {
+        ASSERT_EQ(result.bytes, bytes);
+        ASSERT_EQ(result.host_buffer, 77);
+    } else {
+        ASSERT_CONTAINS(result.text, "no RAM");
+    }
+}
+
+static void ask_for_slab(struct waiter *waiter, uint64_t id, uint64_t known)
+{
+    store_spill_ask(
+        waiter->spill,
+        &(struct store_spill_op){.id = id, .kind = STORE_SPILL_SLAB, .offset = known});
+}
+
+TEST(whoever_wants_more_memory_hears_when_there_is_more_or_that_there_is_none)
+{
+    struct waiter waiter = {.fd = -1};
+    struct pl_err err;
+
+    ASSERT_OK(pl_mutex_init(&waiter.lock, PL_RANK_LEAF));
+    ASSERT_OK(pl_cond_init(&waiter.changed));
+    ASSERT_OK(pl_memfd_create("test", 8 * BYTES, &waiter.fd));
+    ASSERT_OK(store_spill_create(8 * BYTES, NULL, 0, &waiter.spill, &err));
+    ASSERT_OK(store_spill_start(waiter.spill, slab_wanted_in_pieces, done, &waiter));
+    ask_for_slab(&waiter, 1, 0);
+    expect_slab(&waiter, 1, PLASMON_OK, BYTES);
+    ask_for_slab(&waiter, 2, BYTES); /* whether it is asked for before .. */
+    store_spill_slab_made(waiter.spill, PLASMON_OK, waiter.fd, 77, 3 * BYTES, "");
+    expect_slab(&waiter, 2, PLASMON_OK, 3 * BYTES);
+    store_spill_slab_made(waiter.spill, PLASMON_OK, waiter.fd, 77, 4 * BYTES, "");
+    ask_for_slab(&waiter, 3, 3 * BYTES); /* .. or after it came */
+    expect_slab(&waiter, 3, PLASMON_OK, 4 * BYTES);
+    ask_for_slab(&waiter, 4, 4 * BYTES);
+    store_spill_slab_made(waiter.spill, PLASMON_ENOMEM, waiter.fd, 77, 5 * BYTES, "no RAM");
+    expect_slab(&waiter, 4, PLASMON_OK, 5 * BYTES);
+    ask_for_slab(&waiter, 5, 5 * BYTES);
+    expect_slab(&waiter, 5, PLASMON_ENOMEM, 0);
+    store_spill_destroy(waiter.spill);
+    pl_fd_close(&waiter.fd);
+    pl_cond_finish(&waiter.changed);
+    pl_mutex_finish(&waiter.lock);
 }
 
 TEST(what_is_asked_is_done_once_and_in_order)

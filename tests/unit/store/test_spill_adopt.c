@@ -460,7 +460,7 @@ TEST(the_next_store_goes_on_where_the_head_had_no_answer)
 
     ASSERT_OK(store_spill_create(4 * BYTES, &text, 1, &old, &err));
     store_spill_set_memory(old, MEMORY);
-    store_spill_slab_made(old, PLASMON_OK, fd, SLAB, "");
+    store_spill_slab_made(old, PLASMON_OK, fd, SLAB, 4 * BYTES, "");
     ASSERT_OK(store_spill_start(old, unwanted, nothing, NULL));
     fill(9);
     memcpy(memory + BYTES, data, BYTES);
@@ -482,7 +482,7 @@ TEST(the_next_store_goes_on_where_the_head_had_no_answer)
     ASSERT_EQ(store_spill_memory_bytes(new), 4 * BYTES);
     ASSERT_EQ(store_spill_files_used(new), BYTES);
     ASSERT_EQ(store_spill_life(new), life);
-    store_spill_slab_made(new, PLASMON_OK, fd, SLAB, "");
+    store_spill_slab_made(new, PLASMON_OK, fd, SLAB, 4 * BYTES, "");
     ASSERT_OK(store_spill_start(new, unwanted, nothing, NULL));
 
     /* The head has the answer to 1, and to nothing else. Neither is done again: the bytes that were written are gone from there. */
@@ -521,7 +521,7 @@ static uint64_t store_kept(struct kept *kept, const char *dir, uint64_t slab_num
     ASSERT_OK(store_spill_create(4 * BYTES, &dir, 1, &spill, &err));
     store_spill_set_memory(spill, MEMORY);
     if (slab_number != 0) {
-        store_spill_slab_made(spill, PLASMON_OK, fd, slab_number, "");
+        store_spill_slab_made(spill, PLASMON_OK, fd, slab_number, 4 * BYTES, "");
         ASSERT_OK(store_spill_start(spill, unwanted, nothing, NULL));
         ask(spill, 1, STORE_SPILL_WRITE, 0, 1);
         expect_done(spill, 1, PLASMON_OK);

@@ -181,11 +181,14 @@ static plasmon_status_t op_get_host(void *user, uint32_t stream, uint64_t src_of
     return refuse(fake, "get_host");
 }
 
-static bool op_host_ready(void *user, uint64_t host_buffer)
+static bool op_host_ready(void *user, uint64_t host_buffer, uint64_t host_offset,
+                          uint64_t length)
 {
     const struct fake *fake = user;
 
     (void)host_buffer;
+    (void)host_offset;
+    (void)length;
     return !fake->host_locking;
 }
 

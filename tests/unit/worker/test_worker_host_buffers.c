@@ -42,18 +42,23 @@ static void end(void)
 }
 
 /* The store hands one over (its memory is also mapped here), or wants it dropped. */
-static uint8_t *hand_over(uint64_t id)
+static uint8_t *hand_over_bytes(uint64_t id, uint64_t bytes)
 {
     struct worker_shared_buffer *given = pl_vec_push(&shared.buffers);
     struct pl_err err;
     void *memory;
 
     ASSERT_NOT_NULL(given);
-    *given = (struct worker_shared_buffer){.id = id, .bytes = BYTES, .fd = -1};
-    ASSERT_OK(pl_memfd_create("host", BYTES, &given->fd));
-    ASSERT_OK(pl_fd_map(given->fd, BYTES, 1, &memory));
+    *given = (struct worker_shared_buffer){.id = id, .bytes = bytes, .fd = -1};
+    ASSERT_OK(pl_memfd_create("host", bytes, &given->fd));
+    ASSERT_OK(pl_fd_map(given->fd, bytes, 1, &memory));
     ASSERT_OK(worker_host_buffers_take(&buffers, &err));
     return memory;
+}
+
+static uint8_t *hand_over(uint64_t id)
+{
+    return hand_over_bytes(id, BYTES);
 }
 
 static void drop(uint64_t id)
@@ -101,10 +106,9 @@ TEST(what_was_handed_over_is_found_by_its_number)
 
     begin();
     mine = hand_over(7);
-    ASSERT_TRUE(worker_host_buffers_locking(&buffers, 7)); /* until that was looked at */
-    ASSERT_TRUE(!worker_host_buffers_locking(&buffers, 8));
+    ASSERT_TRUE(!worker_host_buffers_locking(&buffers, 8, 0, 1));
     registered();
-    ASSERT_TRUE(!worker_host_buffers_locking(&buffers, 7));
+    ASSERT_TRUE(!worker_host_buffers_locking(&buffers, 7, 0, BYTES));
     expect_said(STORE_CONTROL_HOST_BUFFER_READY, 7, PLASMON_OK);
     mine[4097] = 42;
     its        = worker_host_buffers_at(&buffers, 7, 4097, BYTES - 4097, &err);
@@ -148,7 +152,7 @@ TEST(memory_that_cannot_be_page_locked_is_told_and_the_others_go_on)
 
     begin();
     test_expect_log();
-    pl_fault_arm("worker.host_register", 0);
+    pl_fault_arm("device.host_piece", 0);
     pl_fd_unmap(hand_over(7), BYTES);
     registered();
     expect_said(STORE_CONTROL_HOST_BUFFER_READY, 7, PLASMON_ENOMEM);
@@ -158,6 +162,47 @@ TEST(memory_that_cannot_be_page_locked_is_told_and_the_others_go_on)
     pl_fd_unmap(hand_over(8), BYTES);
     registered();
     expect_said(STORE_CONTROL_HOST_BUFFER_READY, 8, PLASMON_OK);
+    drop(7);
+    ASSERT_OK(worker_host_buffers_idle(&buffers));
+    expect_said(STORE_CONTROL_HOST_BUFFER_GONE, 7, PLASMON_OK);
+    end();
+}
+
+/* Of three pieces, the last one fails: what came before it can be named until it is dropped. */
+TEST(what_was_page_locked_before_a_piece_that_cannot_be_stays_of_use)
+{
+    const uint64_t piece         = DEVICE_HOST_PIECE_BYTES;
+    struct store_control message = {.status = PLASMON_OK};
+    struct pl_err err;
+
+    begin();
+    test_expect_log();
+    pl_fault_arm("device.host_piece", 2);
+    pl_fd_unmap(hand_over_bytes(7, 2 * piece + 4096), 2 * piece + 4096);
+    for (uint64_t before = 0; message.status == PLASMON_OK; before = message.bytes) {
+        size_t bytes   = sizeof(message);
+        unsigned count = 0;
+
+        while (message.bytes == before) { /* how far it is, each time further, or the end */
+            struct pollfd one = {.fd = store, .events = POLLIN};
+
+            if (poll(&one, 1, 0) == 1) {
+                ASSERT_OK(pl_fd_recv(store, &message, &bytes, NULL, &count));
+                break;
+            }
+            registered();
+        }
+        ASSERT_EQ(message.type, STORE_CONTROL_HOST_BUFFER_READY);
+        ASSERT_TRUE(message.bytes == piece || message.bytes == 2 * piece);
+        ASSERT_TRUE(message.bytes > before || message.status != PLASMON_OK);
+    }
+    ASSERT_TRUE(pl_fault_disarm());
+    ASSERT_EQ(message.status, PLASMON_ENOMEM);
+    ASSERT_EQ(message.bytes, 2 * piece);
+    ASSERT_NOT_NULL(worker_host_buffers_at(&buffers, 7, 4096, 2 * piece - 4096, &err));
+    ASSERT_NULL(worker_host_buffers_at(&buffers, 7, 4096, 2 * piece, &err));
+    ASSERT_EQ(err.status, PLASMON_ENOMEM);
+    ASSERT_TRUE(!worker_host_buffers_locking(&buffers, 7, 4096, 2 * piece)); /* never */
     drop(7);
     ASSERT_OK(worker_host_buffers_idle(&buffers));
     expect_said(STORE_CONTROL_HOST_BUFFER_GONE, 7, PLASMON_OK);
