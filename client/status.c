@@ -227,7 +227,8 @@ static void put_namespace(struct pl_str *out, const Plasmon__V1__NamespaceStats 
 
 static const char *time_name(Plasmon__V1__TimeOf of)
 {
-    static const char *const names[] = {"task", "wait", "worker", "transfer"};
+    static const char *const names[] = {"task",     "wait",  "worker",
+                                        "transfer", "queue", "front"};
 
     return (unsigned)of < PL_COUNT(names) ? names[of] : "unknown";
 }
@@ -242,6 +243,9 @@ static void put_histogram(struct pl_str *out, const Plasmon__V1__Histogram *mess
     json_text(out, "of", time_name(message->of));
     if (message->of == PLASMON__V1__TIME_OF__TIME_TRANSFER) {
         json_text(out, "route", wire_route_name(message->route));
+    }
+    if (message->of == PLASMON__V1__TIME_OF__TIME_FRONT) {
+        json_text(out, "cause", wire_wait_name(message->why));
     }
     json_number(out, "count", pl_histogram_count(&times));
     json_number(out, "sum_ns", times.sum_ns);

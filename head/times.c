@@ -21,14 +21,14 @@ void head_times_finish(struct head_times *times)
     pl_map_finish(&times->reported);
 }
 
-/* ---------------------------------------------------------------------------------------- transfers */
+/* ---------------------------------------------------------------------------------------- of workers */
 
-static struct pl_histogram *reported_by(struct head_times *times, uint32_t device)
+static struct head_worker_times *reported_by(struct head_times *times, uint32_t device)
 {
-    struct pl_histogram *reported = pl_map_get(&times->reported, device + UINT64_C(1));
+    struct head_worker_times *reported = pl_map_get(&times->reported, device + UINT64_C(1));
 
     if (reported == NULL) {
-        reported = head_alloc(HEAD_RATE_ROUTES * sizeof(*reported));
+        reported = head_alloc(sizeof(*reported));
         PL_CHECK(pl_map_set(&times->reported, device + UINT64_C(1), reported) ==
                  PLASMON_OK);
     }
@@ -60,23 +60,45 @@ static void take(struct pl_histogram *all, struct pl_histogram *last,
     last->sum_ns = now->sum_ns;
 }
 
+/* NULL: it is of a kind that no worker has. */
+static struct pl_histogram *kind_of(struct head_worker_times *times,
+                                    const Plasmon__V1__Histogram *one)
+{
+    switch (one->of) {
+    case PLASMON__V1__TIME_OF__TIME_TRANSFER:
+        return one->route < HEAD_RATE_ROUTES ? &times->transfers[one->route] : NULL;
+    case PLASMON__V1__TIME_OF__TIME_QUEUE:
+        return &times->queue;
+    case PLASMON__V1__TIME_OF__TIME_FRONT:
+        return (unsigned)one->why < WIRE_WAIT_WHYS ? &times->fronts[one->why] : NULL;
+    default:
+        return NULL;
+    }
+}
+
+static void take_all(struct head_times *times, uint32_t device,
+                     Plasmon__V1__Histogram *const *told, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct pl_histogram *all = kind_of(&times->worked, told[i]);
+
+        if (all != NULL) {
+            take(all, kind_of(reported_by(times, device), told[i]), told[i]);
+        }
+    }
+}
+
 void head_times_take(struct head_times *times, uint32_t device,
                      const Plasmon__V1__WorkerStats *stats)
 {
-    for (size_t i = 0; i < stats->n_transfers; i++) {
-        const Plasmon__V1__Histogram *now = stats->transfers[i];
-
-        if (now->route < HEAD_RATE_ROUTES) {
-            take(&times->transfers[now->route], &reported_by(times, device)[now->route],
-                 now);
-        }
-    }
+    take_all(times, device, stats->transfers, stats->n_transfers);
+    take_all(times, device, stats->queue, stats->n_queue);
 }
 
 /* ---------------------------------------------------------------------------------------- for people */
 
 static plasmon_status_t tell(const struct pl_histogram *histogram, Plasmon__V1__TimeOf of,
-                             uint32_t route, struct wire_arena *arena,
+                             uint32_t which, struct wire_arena *arena,
                              Plasmon__V1__StatusReply *out)
 {
     Plasmon__V1__Histogram *one;
@@ -88,8 +110,10 @@ static plasmon_status_t tell(const struct pl_histogram *histogram, Plasmon__V1__
     if (one == NULL) {
         return PLASMON_ENOMEM;
     }
-    one->of                              = of;
-    one->route                           = route;
+    one->of    = of;
+    one->route = of == PLASMON__V1__TIME_OF__TIME_TRANSFER ? which : 0;
+    one->why   = of == PLASMON__V1__TIME_OF__TIME_FRONT ? (Plasmon__V1__WaitWhy)which
+                                                        : PLASMON__V1__WAIT_WHY__WAIT_NONE;
     out->histograms[out->n_histograms++] = one;
     return PLASMON_OK;
 }
@@ -97,23 +121,31 @@ static plasmon_status_t tell(const struct pl_histogram *histogram, Plasmon__V1__
 plasmon_status_t head_times_tell(const struct head_times *times, struct wire_arena *arena,
                                  Plasmon__V1__StatusReply *out)
 {
-    plasmon_status_t status;
+    const struct {
+        const struct pl_histogram *first;
+        Plasmon__V1__TimeOf of;
+        uint32_t count;
+    } kinds[] = {
+        {&times->tasks, PLASMON__V1__TIME_OF__TIME_TASK, 1},
+        {&times->waits, PLASMON__V1__TIME_OF__TIME_WAIT, 1},
+        {&times->worked.queue, PLASMON__V1__TIME_OF__TIME_QUEUE, 1},
+        {times->worked.fronts, PLASMON__V1__TIME_OF__TIME_FRONT, WIRE_WAIT_WHYS},
+        {&times->workers, PLASMON__V1__TIME_OF__TIME_WORKER, 1},
+        {times->worked.transfers, PLASMON__V1__TIME_OF__TIME_TRANSFER, HEAD_RATE_ROUTES}};
+    plasmon_status_t status = PLASMON_OK;
+    uint32_t most           = 0;
 
-    out->histograms =
-        wire_arena_alloc(arena, (3 + HEAD_RATE_ROUTES) * sizeof(*out->histograms));
+    for (uint32_t k = 0; k < PL_COUNT(kinds); k++) {
+        most += kinds[k].count;
+    }
+    out->histograms = wire_arena_alloc(arena, most * sizeof(*out->histograms));
     if (out->histograms == NULL) {
         return PLASMON_ENOMEM;
     }
-    status = tell(&times->tasks, PLASMON__V1__TIME_OF__TIME_TASK, 0, arena, out);
-    if (status == PLASMON_OK) {
-        status = tell(&times->waits, PLASMON__V1__TIME_OF__TIME_WAIT, 0, arena, out);
-    }
-    if (status == PLASMON_OK) {
-        status = tell(&times->workers, PLASMON__V1__TIME_OF__TIME_WORKER, 0, arena, out);
-    }
-    for (uint32_t i = 0; status == PLASMON_OK && i < HEAD_RATE_ROUTES; i++) {
-        status =
-            tell(&times->transfers[i], PLASMON__V1__TIME_OF__TIME_TRANSFER, i, arena, out);
+    for (uint32_t k = 0; k < PL_COUNT(kinds); k++) {
+        for (uint32_t i = 0; status == PLASMON_OK && i < kinds[k].count; i++) {
+            status = tell(&kinds[k].first[i], kinds[k].of, i, arena, out);
+        }
     }
     return status;
 }

@@ -5,7 +5,7 @@
  * THE TIME is that of the input that the core is at, read once for each, so that a task of a frame costs no look at the clock. While a journal is replayed there is
  * none, and what began then is not counted: it did not begin when it was replayed. Nothing of what the core does depends on it.
  *
- * TRANSFERS are counted by workers, as they see them end; what one reports is what it has counted in all. What is more than its last report is added here,
+ * TRANSFERS and the waits in queues are counted by workers, as they see them end; what one reports is what it has counted in all. What is more than its last report is added here,
  * so that the counts grow only, though workers come and go.
  */
 #ifndef HEAD_TIMES_H
@@ -16,15 +16,23 @@
 #include "head/rates.h"
 #include "wire/wire.h"
 
+/* What workers count. */
+struct head_worker_times {
+    struct pl_histogram transfers[HEAD_RATE_ROUTES];
+    struct pl_histogram queue; /* functions, from when they came until they were enqueued */
+    struct pl_histogram
+        fronts[WIRE_WAIT_WHYS]; /* that the front of a queue stood still, by cause */
+};
+
 struct head_times {
     uint64_t now_ns; /* 0: there is none */
     struct pl_histogram
         tasks; /* of clients: from the frame that submitted them until they were over */
     struct pl_histogram waits;   /* .. until they were sent to their worker */
     struct pl_histogram workers; /* from when one was lost until the next one was there */
-    struct pl_histogram transfers[HEAD_RATE_ROUTES];
+    struct head_worker_times worked; /* of all workers, so far */
     struct pl_map
-        reported; /* device + 1 -> struct pl_histogram[HEAD_RATE_ROUTES]: what its worker has told */
+        reported; /* device + 1 -> struct head_worker_times: what its worker has told */
 };
 
 void head_times_init(struct head_times *times);

@@ -597,15 +597,15 @@ static plasmon_status_t check_left(const Plasmon__V1__CommsLeft *left, struct pl
     return PLASMON_OK;
 }
 
-static plasmon_status_t check_transfers(const Plasmon__V1__WorkerStats *stats,
-                                        struct pl_err *err)
+static plasmon_status_t check_times(Plasmon__V1__Histogram *const *times, size_t count,
+                                    size_t most, const char *what, struct pl_err *err)
 {
-    plasmon_status_t status = check_count(stats->n_transfers, 8, "transfers", err);
+    plasmon_status_t status = check_count(count, most, what, err);
 
-    for (size_t i = 0; status == PLASMON_OK && i < stats->n_transfers; i++) {
-        status = check_histogram(stats->transfers[i], err);
+    for (size_t i = 0; status == PLASMON_OK && i < count; i++) {
+        status = check_histogram(times[i], err);
         if (status != PLASMON_OK) {
-            return check_below(err, status, "transfers", (long)i);
+            return check_below(err, status, what, (long)i);
         }
     }
     return status;
@@ -699,7 +699,12 @@ plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
         status = check_left(frame->stats->left, err);
     }
     if (status == PLASMON_OK && frame->stats != NULL) {
-        status = check_transfers(frame->stats, err);
+        status = check_times(frame->stats->transfers, frame->stats->n_transfers, 8,
+                             "transfers", err);
+    }
+    if (status == PLASMON_OK && frame->stats != NULL) {
+        status = check_times(frame->stats->queue, frame->stats->n_queue, 1 + WIRE_WAIT_WHYS,
+                             "times of a queue", err);
     }
     return status;
 }

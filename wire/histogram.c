@@ -8,9 +8,13 @@
 plasmon_status_t check_histogram(const Plasmon__V1__Histogram *histogram,
                                  struct pl_err *err)
 {
-    if ((unsigned)histogram->of > PLASMON__V1__TIME_OF__TIME_TRANSFER) {
+    if ((unsigned)histogram->of > PLASMON__V1__TIME_OF__TIME_FRONT) {
         return pl_err_set(err, PLASMON_EMALFORMED, "a histogram of times of kind %d",
                           (int)histogram->of);
+    }
+    if ((unsigned)histogram->why >= WIRE_WAIT_WHYS) {
+        return pl_err_set(err, PLASMON_EMALFORMED, "a histogram of waits of kind %d",
+                          (int)histogram->why);
     }
     return check_count(histogram->n_counts, PL_HISTOGRAM_BUCKETS, "counts", err);
 }

@@ -243,6 +243,15 @@ const char *wire_route_name(uint32_t route)
     return route < PL_COUNT(names) ? names[route] : "unknown";
 }
 
+const char *wire_wait_name(Plasmon__V1__WaitWhy why)
+{
+    static const char *const names[WIRE_WAIT_WHYS] = {
+        "none",    "runs", "point", "transfer", "publish", "room",   "memory",
+        "readers", "code", "quiet", "pair",     "ending",  "behind", "store"};
+
+    return (unsigned)why < WIRE_WAIT_WHYS ? names[why] : "unknown";
+}
+
 static void no_labels(const void *message, struct pl_str *labels)
 {
     (void)message;
@@ -331,6 +340,10 @@ static void histograms(const Plasmon__V1__StatusReply *reply, struct pl_str *out
          "From when the head lost a worker until the next one was there."},
         {PLASMON__V1__TIME_OF__TIME_TRANSFER, "plasmon_transfer_seconds",
          "Transfers between devices: from when one was enqueued until it was seen done."},
+        {PLASMON__V1__TIME_OF__TIME_QUEUE, "plasmon_task_queue_seconds",
+         "Launches of functions: from when one came to its worker until it was enqueued."},
+        {PLASMON__V1__TIME_OF__TIME_FRONT, "plasmon_queue_stands_seconds",
+         "Queues of workers: each time that the front stood still, by what for."},
     };
 
     for (size_t k = 0; k < PL_COUNT(kinds); k++) {
@@ -350,6 +363,8 @@ static void histograms(const Plasmon__V1__StatusReply *reply, struct pl_str *out
             pl_str_init(&labels);
             if (one->of == PLASMON__V1__TIME_OF__TIME_TRANSFER) {
                 label_add(&labels, "route", wire_route_name(one->route));
+            } else if (one->of == PLASMON__V1__TIME_OF__TIME_FRONT) {
+                label_add(&labels, "cause", wire_wait_name(one->why));
             }
             histogram(out, kinds[k].name, &labels, one);
             pl_str_finish(&labels);

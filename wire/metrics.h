@@ -18,5 +18,7 @@ void wire_metrics_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out
 
 /* Of RouteStats.route. */
 const char *wire_route_name(uint32_t route);
+/* And what a launch waits for, as `plasmon doctor` names it. */
+const char *wire_wait_name(Plasmon__V1__WaitWhy why);
 
 #endif

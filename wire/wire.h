@@ -49,6 +49,7 @@
 #define WIRE_SPILL_BYTES_MAX (1ull << 56) /* of a host */
 #define WIRE_SPILL_KIND_MAX  5u
 #define WIRE_DRAIN_MS_MAX    86400000u
+#define WIRE_WAIT_WHYS       14u          /* of enum WaitWhy */
 #define WIRE_VALUE_BYTES_MAX (1ull << 48) /* one array, as in pl_shape_check() */
 
 /* Defined functions: their ids, and what a session may have. */

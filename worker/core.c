@@ -146,6 +146,7 @@ static plasmon_status_t launch_take(struct worker_core *core,
             "it had failed when its worker died, which took the reason with it");
     }
     worker_reuse_note(core, launch);
+    launch->queued_ns = core->command_ns;
     worker_fifo_push(&core->queue, launch);
     core->received = message->seq;
     return PLASMON_OK;
@@ -268,6 +269,9 @@ plasmon_status_t worker_core_command(struct worker_core *core,
     }
     if (status == PLASMON_OK) {
         status = worker_pairs_take(core, command, err);
+    }
+    if (command->n_launches > 0) {
+        worker_queue_times_command(core);
     }
     for (size_t i = 0; status == PLASMON_OK && i < command->n_launches; i++) {
         status = launch_take(core, command->launches[i], err);

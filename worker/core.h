@@ -465,6 +465,9 @@ bool worker_core_pair_next(const struct worker_core *core, size_t *io_index,
 /* Adds how long transfers to this device took, by route; none when the arena is full. */
 void worker_core_transfer_times(const struct worker_core *core, struct wire_arena *arena,
                                 Plasmon__V1__WorkerStats *out);
+/* Likewise how long functions waited in the queue, and its front, by cause. */
+void worker_core_queue_times(const struct worker_core *core, struct wire_arena *arena,
+                             Plasmon__V1__WorkerStats *out);
 bool worker_core_idle(
     const struct worker_core *core); /* nothing queued, nothing unfinished */
 bool worker_core_many(

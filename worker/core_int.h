@@ -154,6 +154,7 @@ struct worker_launch {
     uint64_t put;            /* as of its stream, when it went in */
     uint64_t data_bytes;
 
+    uint64_t queued_ns;       /* when it came; 0: there is no clock */
     struct worker_pair *pair; /* traffic.c: NULL: moves nothing */
     uint64_t pair_bytes;
     uint64_t moving_ns;
@@ -235,6 +236,13 @@ struct worker_condemning {
 /* What was first in a place when the main loop came by, and since when. */
 struct worker_watched {
     uint64_t seq; /* 0: nothing */
+    uint64_t since_ns;
+};
+
+/* The front of the queue stands still. */
+struct worker_spell {
+    uint64_t seq; /* 0: it does not */
+    Plasmon__V1__WaitWhy why;
     uint64_t since_ns;
 };
 
@@ -361,7 +369,23 @@ struct worker_core {
     struct worker_watched watched_front;
     struct worker_watched watched[STORE_STREAM_MAX];
     struct pl_histogram transfer_times[WORKER_ROUTE_NCCL + 1]; /* of pairs, by route */
+
+    /* queue_times.c */
+    uint64_t command_ns; /* when the command came that is being taken */
+    uint64_t looked_ns;  /* the clock, in this advance; 0: nobody looked yet */
+    struct worker_spell spell;
+    struct pl_histogram queue_times;                 /* of functions */
+    struct pl_histogram front_times[WIRE_WAIT_WHYS]; /* of spells, by cause */
 };
+
+/* queue_times.c. Called when a command comes; when the front goes; and when an advance is over. */
+void worker_queue_times_command(struct worker_core *core);
+void worker_queue_times_goes(struct worker_core *core, const struct worker_launch *launch);
+void worker_queue_times_stands(struct worker_core *core);
+
+/* waits.c: what the front waits for. */
+Plasmon__V1__WaitWhy worker_waits_why(const struct worker_core *core,
+                                      const struct worker_launch *launch);
 
 /* combine.c: a COPY whose pieces a function reads where they are */
 bool worker_launch_combines(const struct worker_launch *launch);

@@ -465,6 +465,7 @@ static void on_pairs(void *user, struct wire_arena *arena, Plasmon__V1__WorkerSt
         out->n_pairs = 0; /* the rest is told */
     }
     worker_core_transfer_times(daemon->core, arena, out);
+    worker_core_queue_times(daemon->core, arena, out);
 }
 
 static uint64_t on_received(void *user)

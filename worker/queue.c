@@ -217,12 +217,15 @@ void worker_core_advance(struct worker_core *core)
     }
     core->advancing    = true;
     core->put_in_a_row = 0;
+    core->looked_ns    = 0;
     while (core->holds == 0 && core->queue.first != NULL && !worker_condemn_frozen(core) &&
            !others_turn(core) && room(core) && front_ready(core, core->queue.first)) {
         launch = worker_fifo_pop(&core->queue);
         core->put_in_a_row += worker_launch_operations(core, launch);
+        worker_queue_times_goes(core, launch);
         worker_launch_enqueue(core, launch);
     }
+    worker_queue_times_stands(core);
     if (core->queue.first == NULL) {
         core->waits_pair = core->waits_quiet = false;
         (void)worker_pairs_freed(core); /* or it waits, and this comes again */

@@ -218,6 +218,7 @@ static plasmon_status_t skip_queue(struct worker_core *core, uint64_t seq,
     message.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
     status       = worker_launch_create(core, &message, &launch, err);
     if (status == PLASMON_OK) {
+        launch->queued_ns = core->command_ns;
         worker_fifo_push(&core->queue, launch);
     }
     return status;

@@ -77,8 +77,8 @@ static Plasmon__V1__WaitWhy why_on_device(const struct worker_launch *launch,
                                          : PLASMON__V1__WAIT_WHY__WAIT_RUNS;
 }
 
-static Plasmon__V1__WaitWhy why_at_front(const struct worker_core *core,
-                                         const struct worker_launch *launch)
+Plasmon__V1__WaitWhy worker_waits_why(const struct worker_core *core,
+                                      const struct worker_launch *launch)
 {
     if (worker_condemn_frozen(core)) {
         return PLASMON__V1__WAIT_WHY__WAIT_ENDING;
@@ -164,7 +164,7 @@ static void tell_front(const struct worker_core *core, struct wire_arena *arena,
         return;
     }
     wait->behind = core->queue.count - 1;
-    wait->why    = why_at_front(core, launch);
+    wait->why    = worker_waits_why(core, launch);
     pl_str_init(&text);
     if (wait->why == PLASMON__V1__WAIT_WHY__WAIT_PUBLISH) {
         wait->point = open_point(core, launch, UINT32_MAX);

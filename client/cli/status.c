@@ -95,11 +95,12 @@ static const char *duration(uint64_t ns, char out[32])
 /* Half of all, and 99 of 100, took no longer; to a bucket's width, for its bounds double. */
 static void print_times(const Plasmon__V1__StatusReply *reply)
 {
-    static const char *const names[] = {"tasks", ".. until sent to a worker",
-                                        "workers replaced", "transfers"};
+    static const char *const names[] = {
+        "tasks",     ".. until sent to a worker",  "workers replaced",
+        "transfers", ".. in their worker's queue", ".. .. that stood still:"};
 
     if (reply->n_histograms > 0) {
-        printf("\n  %-28s %10s %9s %9s\n", "how long", "count", "p50", "p99");
+        printf("\n  %-32s %10s %9s %9s\n", "how long", "count", "p50", "p99");
     }
     for (size_t i = 0; i < reply->n_histograms; i++) {
         const Plasmon__V1__Histogram *one = reply->histograms[i];
@@ -110,12 +111,15 @@ static void print_times(const Plasmon__V1__StatusReply *reply)
             continue; /* of a later release */
         }
         wire_histogram_read(one, &times);
-        (void)snprintf(name, sizeof(name), "%s%s%s", names[one->of],
-                       one->of == PLASMON__V1__TIME_OF__TIME_TRANSFER ? " by " : "",
-                       one->of == PLASMON__V1__TIME_OF__TIME_TRANSFER
-                           ? wire_route_name(one->route)
-                           : "");
-        printf("  %-28s %10llu %9s %9s\n", name,
+        (void)snprintf(
+            name, sizeof(name), "%s%s%s", names[one->of],
+            one->of == PLASMON__V1__TIME_OF__TIME_TRANSFER ? " by "
+            : one->of == PLASMON__V1__TIME_OF__TIME_FRONT  ? " "
+                                                           : "",
+            one->of == PLASMON__V1__TIME_OF__TIME_TRANSFER ? wire_route_name(one->route)
+            : one->of == PLASMON__V1__TIME_OF__TIME_FRONT  ? wire_wait_name(one->why)
+                                                           : "");
+        printf("  %-32s %10llu %9s %9s\n", name,
                (unsigned long long)pl_histogram_count(&times),
                duration(pl_histogram_quantile_ns(&times, 0.5), half),
                duration(pl_histogram_quantile_ns(&times, 0.99), most));

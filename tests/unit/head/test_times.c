@@ -122,6 +122,7 @@ static void report(struct head_times *times, uint32_t device, uint64_t first,
     Plasmon__V1__Histogram histogram  = PLASMON__V1__HISTOGRAM__INIT;
     Plasmon__V1__Histogram *reports[] = {&histogram};
 
+    histogram.of       = PLASMON__V1__TIME_OF__TIME_TRANSFER;
     histogram.route    = HEAD_ROUTE_PEER;
     histogram.counts   = counts;
     histogram.n_counts = 2;
@@ -137,7 +138,7 @@ TEST(transfers_are_what_workers_report_more_and_never_fewer)
     struct head_times times;
 
     head_times_init(&times);
-    peer = &times.transfers[HEAD_ROUTE_PEER];
+    peer = &times.worked.transfers[HEAD_ROUTE_PEER];
     report(&times, 0, 2, 0, 1500);
     report(&times, 0, 2, 0, 1500); /* nothing new */
     report(&times, 1, 1, 5, 9000);
@@ -149,6 +150,53 @@ TEST(transfers_are_what_workers_report_more_and_never_fewer)
     ASSERT_EQ(peer->counts[1], 6);
     ASSERT_EQ(peer->sum_ns, 12500);
     head_times_finish(&times);
+}
+
+static void report_queue(struct head_times *times, Plasmon__V1__TimeOf of,
+                         Plasmon__V1__WaitWhy why, uint64_t count)
+{
+    Plasmon__V1__WorkerStats stats    = PLASMON__V1__WORKER_STATS__INIT;
+    Plasmon__V1__Histogram histogram  = PLASMON__V1__HISTOGRAM__INIT;
+    Plasmon__V1__Histogram *reports[] = {&histogram};
+
+    histogram.of       = of;
+    histogram.why      = why;
+    histogram.counts   = &count;
+    histogram.n_counts = 1;
+    histogram.sum_ns   = count * 500;
+    stats.queue        = reports;
+    stats.n_queue      = 1;
+    head_times_take(times, 0, &stats);
+}
+
+TEST(waits_in_queues_are_kept_by_cause)
+{
+    Plasmon__V1__StatusReply reply = PLASMON__V1__STATUS_REPLY__INIT;
+    struct head_times times;
+    struct head_core *core;
+    struct wire_arena arena;
+
+    ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
+    head_times_init(&times);
+    core = core_make_timed(&times);
+    report_queue(&times, PLASMON__V1__TIME_OF__TIME_QUEUE, 0, 3);
+    report_queue(&times, PLASMON__V1__TIME_OF__TIME_QUEUE, 0, 5); /* in all */
+    report_queue(&times, PLASMON__V1__TIME_OF__TIME_FRONT,
+                 PLASMON__V1__WAIT_WHY__WAIT_MEMORY, 2);
+    report_queue(&times, PLASMON__V1__TIME_OF__TIME_FRONT,
+                 PLASMON__V1__WAIT_WHY__WAIT_STORE, 1);
+    report_queue(&times, PLASMON__V1__TIME_OF__TIME_TASK, 0, 9); /* no worker's to say */
+    ASSERT_OK(head_core_status(core, &arena, &reply));
+    ASSERT_EQ(reply.n_histograms, 3);
+    ASSERT_EQ(reply.histograms[0]->of, PLASMON__V1__TIME_OF__TIME_QUEUE);
+    ASSERT_EQ(reply.histograms[0]->counts[0], 5);
+    ASSERT_EQ(reply.histograms[1]->of, PLASMON__V1__TIME_OF__TIME_FRONT);
+    ASSERT_EQ(reply.histograms[1]->why, PLASMON__V1__WAIT_WHY__WAIT_MEMORY);
+    ASSERT_EQ(reply.histograms[1]->counts[0], 2);
+    ASSERT_EQ(reply.histograms[2]->why, PLASMON__V1__WAIT_WHY__WAIT_STORE);
+    head_core_destroy(core);
+    head_times_finish(&times);
+    wire_arena_finish(&arena);
 }
 
 TEST(the_status_has_what_there_is)

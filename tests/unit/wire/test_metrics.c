@@ -161,10 +161,10 @@ TEST(every_line_is_of_the_format_whatever_names_there_are)
     Plasmon__V1__Lineage lineage          = PLASMON__V1__LINEAGE__INIT;
     Plasmon__V1__Waits waits              = PLASMON__V1__WAITS__INIT;
     uint64_t counts[]                     = {0, 7, 0, 2};
-    Plasmon__V1__Histogram times[3]       = {PLASMON__V1__HISTOGRAM__INIT,
-                                             PLASMON__V1__HISTOGRAM__INIT,
-                                             PLASMON__V1__HISTOGRAM__INIT};
-    Plasmon__V1__Histogram *histograms[]  = {&times[0], &times[1], &times[2]};
+    Plasmon__V1__Histogram times[4]       = {
+              PLASMON__V1__HISTOGRAM__INIT, PLASMON__V1__HISTOGRAM__INIT,
+              PLASMON__V1__HISTOGRAM__INIT, PLASMON__V1__HISTOGRAM__INIT};
+    Plasmon__V1__Histogram *histograms[] = {&times[0], &times[1], &times[2], &times[3]};
     struct pl_str text;
 
     times[0].n_counts = 4, times[0].counts = counts, times[0].sum_ns = 1500000;
@@ -172,7 +172,10 @@ TEST(every_line_is_of_the_format_whatever_names_there_are)
     times[1].route = 1, times[2].route = 3;
     times[1].n_counts = 1, times[1].counts = counts;
     times[2].n_counts = 2, times[2].counts = counts, times[2].sum_ns = 14000;
-    reply.n_histograms = 3, reply.histograms = histograms;
+    times[3].of       = PLASMON__V1__TIME_OF__TIME_FRONT;
+    times[3].why      = PLASMON__V1__WAIT_WHY__WAIT_MEMORY;
+    times[3].n_counts = 4, times[3].counts = counts;
+    reply.n_histograms = 4, reply.histograms = histograms;
     reply.n_devices = 2, reply.devices = device_list;
     reply.n_spill_hosts = 1, reply.spill_hosts = host_list;
     reply.n_routes = 1, reply.routes = routes;
@@ -211,6 +214,8 @@ TEST(every_line_is_of_the_format_whatever_names_there_are)
     ASSERT_CONTAINS(pl_str_text(&text), "plasmon_task_seconds_bucket{le=\"+Inf\"} 9\n"
                                         "plasmon_task_seconds_sum 0.001500000\n"
                                         "plasmon_task_seconds_count 9\n");
+    ASSERT_CONTAINS(pl_str_text(&text), "plasmon_queue_stands_seconds_count{cause="
+                                        "\"memory\"} 9\n");
     ASSERT_CONTAINS(pl_str_text(&text),
                     "plasmon_transfer_seconds_bucket{route=\"nccl\",le=\"+Inf\"} 7\n"
                     "plasmon_transfer_seconds_sum{route=\"nccl\"} 0.000014000\n"
