@@ -12,7 +12,8 @@
  * THEY ARE RIGHT THERE if nobody else has written them, or will:
  *
  *   before it   whoever was to write there and is unfinished, is well: then the next launch depends on that one, as this one did. Who was given up
- *               too, and not before it began, has spoiled the buffer; and what it was to make is lost, and not looked for here
+ *               too has spoiled the buffer, or never made what this one was to read. (That value is lost, but its call may have been run twice, and then
+ *               the value of the other run is looked for, which never was here.)
  *   after it    whoever writes there has been given up before it began, like this one. (It waits for this one, or it would not come after it.)
  *
  * AS IF IT HAD NOT BEEN PLANNED. Its use of the buffer, and those of the ones after it, count as reads from now on, which nobody's success depends on; and
@@ -132,8 +133,8 @@ static bool writes_undo(struct head_core *core, const struct spared *spared,
                 !pl_box_intersects(&use->box, &spared->box)) {
                 continue;
             }
-            if (!really && !task->spared &&
-                (task->failure != NULL || task->order > spared->task->order)) {
+            if (!really && (task->order < spared->task->order ? task->failure != NULL
+                                                              : !task->spared)) {
                 return false;
             }
             if (really && task->spared) {

@@ -29,17 +29,17 @@ static void run_seeds(const struct graph_profile *profile)
     }
 }
 
+static const struct graph_profile devices_go = {.devices_min   = 2,
+                                                .devices_max   = 4,
+                                                .steps_min     = 20,
+                                                .steps_max     = 70,
+                                                .gone_permille = 1000,
+                                                .no_puts       = true,
+                                                .check_every   = 20};
+
 TEST(what_devices_took_with_them_is_made_again)
 {
-    static const struct graph_profile profile = {.devices_min   = 2,
-                                                 .devices_max   = 4,
-                                                 .steps_min     = 20,
-                                                 .steps_max     = 70,
-                                                 .gone_permille = 1000,
-                                                 .no_puts       = true,
-                                                 .check_every   = 20};
-
-    run_seeds(&profile);
+    run_seeds(&devices_go);
 }
 
 TEST(what_a_host_took_with_it_is_made_again)
@@ -136,6 +136,15 @@ TEST(parts_of_a_copy_that_found_no_memory_end)
 
     run_one(&profile, 1);
     run_one(&profile, 1689);
+}
+
+/*
+ * A call was run a second time beside a launch of its own; both losses gave up that run and the one that was to write over its result. The result of the
+ * first was then found where that of the second should have been: bytes of nobody.
+ */
+TEST(what_was_never_made_is_not_found_where_the_next_would_have_written_over_it)
+{
+    run_one(&devices_go, 1795402728482305969);
 }
 
 /* A launch that wrote beside it had failed, and so did the spill of both: the value was nowhere then. */
