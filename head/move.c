@@ -60,9 +60,6 @@ bool head_move_joint(const struct head_buffer *buffer)
 {
     const struct pl_list *pos;
 
-    if (!buffer->replica) {
-        return false;
-    }
     pl_list_for_each(pos, &buffer->writers) {
         const struct head_task *task = pl_container_of(pos, struct head_use, link)->task;
 

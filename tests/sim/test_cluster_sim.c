@@ -136,24 +136,35 @@ TEST(launches_that_do_not_end_on_workers_that_crash_behind_connections_that_brea
     ASSERT_MET(sum.crashes > 0 && sum.breaks > 0 && sum.fences > 0);
 }
 
+static const struct graph_profile everything = {.devices_min           = 2,
+                                                .devices_max           = 4,
+                                                .steps_min             = 60,
+                                                .steps_max             = 200,
+                                                .crash_permille        = 800,
+                                                .crashes_most          = 8,
+                                                .break_permille        = 800,
+                                                .breaks_most           = 20,
+                                                .scarce_permille       = 150,
+                                                .client_crash_permille = 300,
+                                                .limit_permille        = 300,
+                                                .check_every           = 1};
+
 TEST(everything_at_once)
 {
-    static const struct graph_profile profile = {.devices_min           = 2,
-                                                 .devices_max           = 4,
-                                                 .steps_min             = 60,
-                                                 .steps_max             = 200,
-                                                 .crash_permille        = 800,
-                                                 .crashes_most          = 8,
-                                                 .break_permille        = 800,
-                                                 .breaks_most           = 20,
-                                                 .scarce_permille       = 150,
-                                                 .client_crash_permille = 300,
-                                                 .limit_permille        = 300,
-                                                 .check_every           = 1};
-
-    run_seeds(&profile, &sum);
+    run_seeds(&everything, &sum);
     print_limits(&sum);
     ASSERT_MET(sum.crashes > 0 && sum.breaks > 0);
+}
+
+/*
+ * A copy of an array on its device was gathered from there and from what another device was still to make, which failed. It was the only whole one, since a part
+ * of the other was written over; so it counted as no replica, and who read beside what failed was led there.
+ */
+TEST(what_lies_beside_a_failure_in_a_copy_is_read_where_it_is_well)
+{
+    test_expect_log();
+    seeds_log_errors();
+    ASSERT_TRUE(graph_run(1795402582819008460, &everything, &sum, true));
 }
 
 /* Communicators that fail, transfers that are stuck, room for few pairs. */
