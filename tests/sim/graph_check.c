@@ -213,6 +213,18 @@ static bool explained_by_loss(const struct check *check, const struct graph_step
     }
 }
 
+/*
+ * A launch on a device that lives was sent to write over a version, and given up because something else that it reads was lost with a worker. That
+ * version was made, by calls that could be run again, of a put whose bytes they wrote over (docs/lineage.md, what cannot be made again): the failure is of
+ * no launch that the loss touched.
+ */
+static bool put_was_consumed(const struct check *check, const struct graph_step *step,
+                             const struct sim_answer *answer)
+{
+    return check->sim->crash_times.count > 0 && cut_off(check, step) &&
+           strstr(answer->text, "overwritten in place; it was put") != NULL;
+}
+
 /* Does something that is not in the program explain this failure? */
 static bool explained(const struct check *check, const struct graph_step *step,
                       const struct sim_answer *answer)
@@ -251,7 +263,8 @@ static bool explained(const struct check *check, const struct graph_step *step,
                  (sim->config.shadow_bytes != 0 &&
                   losses != 0 /* more lies in pieces */)) &&
                 cut_off(check, step)) ||
-               (first_losses(check, answer) & SIM_LOSS_BEGUN) != 0;
+               (first_losses(check, answer) & SIM_LOSS_BEGUN) != 0 ||
+               put_was_consumed(check, step, answer);
     default:
         return false;
     }
