@@ -1,7 +1,7 @@
 /*
  * The bulk channel. The first byte says who hears the rest: a worker, of what may be another worker or a program of another host, or a program,
  * of what may be a worker. The rest is what comes over the connection, which then ends. What it must have to get anywhere and could not
- * know - the worker's secret, a ticket of the head - is put into it where the first byte's upper bits say so.
+ * know - the version, the worker's secret, a ticket of the head - is put into it where the first byte's upper bits say so.
  *
  * Nobody takes chunks out of the ring here, so numbers of chunks that would have to wait for that are made small.
  */
@@ -217,6 +217,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     how  = data[0];
     size = pl_min_u64(size - 1, INPUT_MAX);
     memcpy(input, data + 1, size);
+    if ((how & (RIGHT_SECRET | RIGHT_TICKET)) != 0) { /* kept inputs are of any version */
+        field_set(size, offsetof(struct bulk_hello, version), &(uint32_t){BULK_VERSION},
+                  sizeof(uint32_t));
+    }
     if ((how & RIGHT_SECRET) != 0) {
         field_set(size, offsetof(struct bulk_hello, secret), bulk.secret,
                   sizeof(bulk.secret));
