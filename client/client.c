@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/text.h"
 
 #define TICK_MS 20
 
@@ -113,6 +114,19 @@ plasmon_status_t client_check_text(const char *text, size_t bytes_max, const cha
         at += more + 1;
     }
     return PLASMON_OK;
+}
+
+plasmon_status_t client_check_name(const char *text, size_t bytes_max, const char *what)
+{
+    plasmon_status_t status = client_check_text(text, bytes_max, what);
+    size_t at = status == PLASMON_OK ? pl_text_control(text, strlen(text)) : 0;
+
+    return status != PLASMON_OK || text[at] == '\0'
+               ? status
+               : error_set(
+                     PLASMON_EINVAL,
+                     "%s has a control character at byte %zu: logs and tables show it",
+                     what, at);
 }
 
 /* ------------------------------------------------------------------------------------------------ devices */
@@ -243,6 +257,14 @@ static const char *option_or_env(const char *option, const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
+static const char *own_name(void)
+{
+    const char *name = program_invocation_short_name;
+    size_t length    = strlen(name);
+
+    return pl_text_control(name, length) == length ? name : "program";
+}
+
 static plasmon_status_t copy_options(struct plasmon_client *client,
                                      const struct plasmon_options *options)
 {
@@ -273,8 +295,7 @@ static plasmon_status_t copy_options(struct plasmon_client *client,
     client->address    = address != NULL ? pl_strdup(address) : NULL;
     client->token      = pl_strdup(token != NULL ? token : "");
     client->name_space = pl_strdup(space != NULL ? space : "");
-    client->label =
-        pl_strdup(options->label != NULL ? options->label : program_invocation_short_name);
+    client->label      = pl_strdup(options->label != NULL ? options->label : own_name());
     if ((address != NULL && client->address == NULL) || client->token == NULL ||
         client->name_space == NULL || client->label == NULL) {
         return error_set(PLASMON_ENOMEM, "out of host memory");
@@ -288,9 +309,9 @@ static plasmon_status_t copy_options(struct plasmon_client *client,
         return status;
     }
     status =
-        client_check_text(client->name_space, WIRE_NAME_BYTES_MAX, "options.name_space");
+        client_check_name(client->name_space, WIRE_NAME_BYTES_MAX, "options.name_space");
     return status == PLASMON_OK
-               ? client_check_text(client->label, WIRE_LABEL_BYTES_MAX, "options.label")
+               ? client_check_name(client->label, WIRE_LABEL_BYTES_MAX, "options.label")
                : status;
 }
 

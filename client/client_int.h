@@ -140,6 +140,9 @@ const struct client_device *client_device_locked(const struct plasmon_client *cl
 /* A text for the wire: UTF-8, not longer than max. */
 plasmon_status_t client_check_text(const char *text, size_t bytes_max,
                                    const char *what) PL_MUST_CHECK;
+/* The same of names and labels, which logs and tables show: without control characters. */
+plasmon_status_t client_check_name(const char *text, size_t bytes_max,
+                                   const char *what) PL_MUST_CHECK;
 
 /*
  * A client of a cluster (options.address or $PLASMON_ADDRESS is set) without a session: for client_unary() and what is made of it, and

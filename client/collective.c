@@ -61,7 +61,7 @@ static plasmon_status_t take_options(struct call *call,
            options->size < sizeof(*options) ? options->size : sizeof(*options));
     return call->options.label == NULL
                ? PLASMON_OK
-               : client_check_text(call->options.label, WIRE_LABEL_BYTES_MAX,
+               : client_check_name(call->options.label, WIRE_LABEL_BYTES_MAX,
                                    "options.label");
 }
 

@@ -62,7 +62,7 @@ plasmon_status_t put_check(const struct plasmon_put_options *options, const void
     put->bytes = pl_shape_bytes(&put->shape);
     return put->options.label == NULL
                ? PLASMON_OK
-               : client_check_text(put->options.label, WIRE_LABEL_BYTES_MAX, "the label");
+               : client_check_name(put->options.label, WIRE_LABEL_BYTES_MAX, "the label");
 }
 
 static plasmon_status_t check_size_locked(const struct put *put)

@@ -38,7 +38,7 @@ plasmon_status_t submit_check_call(const struct plasmon_call *call)
     }
     return call->label == NULL
                ? PLASMON_OK
-               : client_check_text(call->label, WIRE_LABEL_BYTES_MAX, "call.label");
+               : client_check_name(call->label, WIRE_LABEL_BYTES_MAX, "call.label");
 }
 
 /* A 0 behind a number counts as 1. */

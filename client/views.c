@@ -250,7 +250,7 @@ static plasmon_status_t check_name(const char *name)
     if (name == NULL || name[0] == '\0') {
         return error_set(PLASMON_EINVAL, "the name is empty");
     }
-    return client_check_text(name, WIRE_NAME_BYTES_MAX, "the name");
+    return client_check_name(name, WIRE_NAME_BYTES_MAX, "the name");
 }
 
 static plasmon_status_t publish_id_locked(struct plasmon_client *client, const char *name,

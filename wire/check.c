@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "base/text.h"
+
 plasmon_status_t check_below(struct pl_err *err, plasmon_status_t status, const char *name,
                              long index)
 {
@@ -100,6 +102,18 @@ plasmon_status_t check_text(const char *text, size_t max, const char *name,
         i += step;
     }
     return PLASMON_OK;
+}
+
+plasmon_status_t check_name(const char *text, size_t max, const char *name,
+                            struct pl_err *err)
+{
+    plasmon_status_t status = check_text(text, max, name, err);
+    size_t length           = status == PLASMON_OK ? wire_arena_text_length(text) : 0;
+    size_t at               = pl_text_control(text, length);
+
+    return at == length ? status
+                        : pl_err_set(err, PLASMON_EMALFORMED,
+                                     "%s has a control character at byte %zu", name, at);
 }
 
 plasmon_status_t check_header(const Plasmon__V1__Header *header, struct pl_err *err)

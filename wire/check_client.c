@@ -272,7 +272,7 @@ static plasmon_status_t check_task(const Plasmon__V1__Task *task, struct pl_err 
     if (status != PLASMON_OK) {
         return status;
     }
-    status = check_text(task->label, WIRE_LABEL_BYTES_MAX, "label", err);
+    status = check_name(task->label, WIRE_LABEL_BYTES_MAX, "label", err);
     if (status != PLASMON_OK) {
         return status;
     }
@@ -320,15 +320,15 @@ static plasmon_status_t check_hello(const Plasmon__V1__Hello *hello, struct pl_e
     if (status != PLASMON_OK) {
         return status;
     }
-    status = check_text(hello->namespace_, WIRE_NAME_BYTES_MAX, "namespace", err);
+    status = check_name(hello->namespace_, WIRE_NAME_BYTES_MAX, "namespace", err);
     if (status != PLASMON_OK) {
         return status;
     }
-    status = check_text(hello->host, WIRE_NAME_BYTES_MAX, "host", err);
+    status = check_name(hello->host, WIRE_NAME_BYTES_MAX, "host", err);
     if (status != PLASMON_OK) {
         return status;
     }
-    return check_text(hello->label, WIRE_LABEL_BYTES_MAX, "label", err);
+    return check_name(hello->label, WIRE_LABEL_BYTES_MAX, "label", err);
 }
 
 static plasmon_status_t check_locates(const Plasmon__V1__ClientFrame *frame,
@@ -390,7 +390,7 @@ static plasmon_status_t check_put_open(const Plasmon__V1__PutOpen *open, struct 
         return pl_err_set(err, PLASMON_EMALFORMED, "its place is %u; the limit is %u",
                           open->place, WIRE_DEVICES_MAX);
     }
-    status = check_text(open->label, WIRE_LABEL_BYTES_MAX, "label", err);
+    status = check_name(open->label, WIRE_LABEL_BYTES_MAX, "label", err);
     return status == PLASMON_OK ? check_shape(open->shape, err) : status;
 }
 
@@ -419,7 +419,7 @@ static plasmon_status_t check_names(const Plasmon__V1__ClientFrame *frame,
         check_count(frame->n_publish, WIRE_RANGES_MAX, "publishes", err);
 
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_publish; i++) {
-        status = check_text(frame->publish[i]->name, WIRE_NAME_BYTES_MAX, "name", err);
+        status = check_name(frame->publish[i]->name, WIRE_NAME_BYTES_MAX, "name", err);
         if (status != PLASMON_OK) {
             return check_below(err, status, "publish", (long)i);
         }
@@ -428,7 +428,7 @@ static plasmon_status_t check_names(const Plasmon__V1__ClientFrame *frame,
         status = check_count(frame->n_lookup, WIRE_RANGES_MAX, "lookups", err);
     }
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_lookup; i++) {
-        status = check_text(frame->lookup[i]->name, WIRE_NAME_BYTES_MAX, "name", err);
+        status = check_name(frame->lookup[i]->name, WIRE_NAME_BYTES_MAX, "name", err);
         if (status != PLASMON_OK) {
             return check_below(err, status, "lookup", (long)i);
         }
@@ -482,13 +482,13 @@ plasmon_status_t check_client_frame(const Plasmon__V1__ClientFrame *frame,
 
 static plasmon_status_t check_device(const Plasmon__V1__Device *device, struct pl_err *err)
 {
-    plasmon_status_t status = check_text(device->node, WIRE_NAME_BYTES_MAX, "node", err);
+    plasmon_status_t status = check_name(device->node, WIRE_NAME_BYTES_MAX, "node", err);
 
     if (status == PLASMON_OK) {
-        status = check_text(device->name, WIRE_NAME_BYTES_MAX, "name", err);
+        status = check_name(device->name, WIRE_NAME_BYTES_MAX, "name", err);
     }
     if (status == PLASMON_OK) {
-        status = check_text(device->host, WIRE_NAME_BYTES_MAX, "host", err);
+        status = check_name(device->host, WIRE_NAME_BYTES_MAX, "host", err);
     }
     if (status == PLASMON_OK && device->index >= WIRE_DEVICES_MAX) {
         status = pl_err_set(err, PLASMON_EMALFORMED, "index %u; the limit is %u",
@@ -515,10 +515,10 @@ static plasmon_status_t check_welcome(const Plasmon__V1__Welcome *welcome,
     }
     if (status == PLASMON_OK) {
         status =
-            check_text(welcome->store_socket, WIRE_NAME_BYTES_MAX, "store_socket", err);
+            check_name(welcome->store_socket, WIRE_NAME_BYTES_MAX, "store_socket", err);
     }
     if (status == PLASMON_OK) {
-        status = check_text(welcome->version, WIRE_NAME_BYTES_MAX, "version", err);
+        status = check_name(welcome->version, WIRE_NAME_BYTES_MAX, "version", err);
     }
     return status;
 }

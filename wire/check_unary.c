@@ -83,7 +83,7 @@ static plasmon_status_t check_message(const ProtobufCMessage *message, struct pl
 plasmon_status_t check_status_request(const Plasmon__V1__StatusRequest *request,
                                       struct pl_err *err)
 {
-    plasmon_status_t status = check_text(request->host, WIRE_NAME_BYTES_MAX, "host", err);
+    plasmon_status_t status = check_name(request->host, WIRE_NAME_BYTES_MAX, "host", err);
 
     return status == PLASMON_OK ? check_message(&request->base, err) : status;
 }
@@ -94,7 +94,7 @@ plasmon_status_t check_status_reply(const Plasmon__V1__StatusReply *reply,
     plasmon_status_t status = check_message(&reply->base, err);
 
     if (status == PLASMON_OK) {
-        status = check_text(reply->store_socket, WIRE_NAME_BYTES_MAX, "store_socket", err);
+        status = check_name(reply->store_socket, WIRE_NAME_BYTES_MAX, "store_socket", err);
     }
     for (size_t i = 0; status == PLASMON_OK && i < reply->n_histograms; i++) {
         status = check_histogram(reply->histograms[i], err);
@@ -107,7 +107,7 @@ plasmon_status_t check_status_reply(const Plasmon__V1__StatusReply *reply,
 plasmon_status_t check_drain_request(const Plasmon__V1__DrainRequest *request,
                                      struct pl_err *err)
 {
-    plasmon_status_t status = check_text(request->node, WIRE_NAME_BYTES_MAX, "node", err);
+    plasmon_status_t status = check_name(request->node, WIRE_NAME_BYTES_MAX, "node", err);
 
     if (status == PLASMON_OK && request->deadline_ms > WIRE_DRAIN_MS_MAX) {
         status = pl_err_set(err, PLASMON_EINVAL, "a deadline of more than a day");
@@ -131,7 +131,7 @@ plasmon_status_t check_list_request(const Plasmon__V1__ListRequest *request,
         return pl_err_set(err, PLASMON_EINVAL, "device %u: a cluster has at most %u",
                           request->device - 1, WIRE_DEVICES_MAX);
     }
-    return check_text(request->label, WIRE_NAME_BYTES_MAX, "label", err);
+    return check_name(request->label, WIRE_NAME_BYTES_MAX, "label", err);
 }
 
 plasmon_status_t check_list_reply(const Plasmon__V1__ListReply *reply, struct pl_err *err)

@@ -131,7 +131,7 @@ static plasmon_status_t check_launch_counts(const Plasmon__V1__Launch *launch,
         status = check_bytes(&launch->data, WIRE_DATA_BYTES_MAX, "data", err);
     }
     if (status == PLASMON_OK) {
-        status = check_text(launch->label, WIRE_LABEL_BYTES_MAX, "label", err);
+        status = check_name(launch->label, WIRE_LABEL_BYTES_MAX, "label", err);
     }
     if (status == PLASMON_OK) {
         status = check_launch_shape(launch->n_launch_shape, launch->launch_shape, err);
@@ -441,13 +441,13 @@ static plasmon_status_t check_worker_hello(const Plasmon__V1__WorkerHello *hello
         check_bytes(&hello->token, WIRE_TOKEN_BYTES_MAX, "token", err);
 
     if (status == PLASMON_OK) {
-        status = check_text(hello->host, WIRE_NAME_BYTES_MAX, "host", err);
+        status = check_name(hello->host, WIRE_NAME_BYTES_MAX, "host", err);
     }
     if (status == PLASMON_OK) {
-        status = check_text(hello->node, WIRE_NAME_BYTES_MAX, "node", err);
+        status = check_name(hello->node, WIRE_NAME_BYTES_MAX, "node", err);
     }
     if (status == PLASMON_OK) {
-        status = check_text(hello->name, WIRE_NAME_BYTES_MAX, "name", err);
+        status = check_name(hello->name, WIRE_NAME_BYTES_MAX, "name", err);
     }
     if (status == PLASMON_OK && hello->host_device >= WIRE_DEVICES_MAX) {
         status = pl_err_set(err, PLASMON_EMALFORMED, "host_device %u", hello->host_device);
@@ -525,9 +525,9 @@ plasmon_status_t check_span_batches(size_t count, Plasmon__V1__SpanBatch *const 
         for (size_t k = 0; status == PLASMON_OK && k < batch->n_spans; k++) {
             const Plasmon__V1__Span *span = batch->spans[k];
 
-            status = check_text(span->name, WIRE_NAME_BYTES_MAX, "name", err);
+            status = check_name(span->name, WIRE_NAME_BYTES_MAX, "name", err);
             if (status == PLASMON_OK) {
-                status = check_text(span->label, WIRE_LABEL_BYTES_MAX, "label", err);
+                status = check_name(span->label, WIRE_LABEL_BYTES_MAX, "label", err);
             }
         }
         if (status != PLASMON_OK) {
@@ -625,10 +625,10 @@ static plasmon_status_t check_waits(const Plasmon__V1__WorkerStats *stats,
                                 (int)wait->why);
         }
         if (status == PLASMON_OK) {
-            status = check_text(wait->function, WIRE_NAME_BYTES_MAX, "function", err);
+            status = check_name(wait->function, WIRE_NAME_BYTES_MAX, "function", err);
         }
         if (status == PLASMON_OK) {
-            status = check_text(wait->label, WIRE_LABEL_BYTES_MAX, "label", err);
+            status = check_name(wait->label, WIRE_LABEL_BYTES_MAX, "label", err);
         }
         if (status == PLASMON_OK) {
             status = check_text(wait->text, WIRE_TEXT_BYTES_MAX, "text", err);
@@ -718,13 +718,13 @@ static plasmon_status_t check_node_hello(const Plasmon__V1__NodeHello *hello,
         check_bytes(&hello->token, WIRE_TOKEN_BYTES_MAX, "token", err);
 
     if (status == PLASMON_OK) {
-        status = check_text(hello->host, WIRE_NAME_BYTES_MAX, "host", err);
+        status = check_name(hello->host, WIRE_NAME_BYTES_MAX, "host", err);
     }
     if (status == PLASMON_OK) {
-        status = check_text(hello->node, WIRE_NAME_BYTES_MAX, "node", err);
+        status = check_name(hello->node, WIRE_NAME_BYTES_MAX, "node", err);
     }
     if (status == PLASMON_OK) {
-        status = check_text(hello->store_socket, WIRE_NAME_BYTES_MAX, "store_socket", err);
+        status = check_name(hello->store_socket, WIRE_NAME_BYTES_MAX, "store_socket", err);
     }
     if (status == PLASMON_OK && (hello->spill_memory > WIRE_SPILL_BYTES_MAX ||
                                  hello->spill_files > WIRE_SPILL_BYTES_MAX)) {
@@ -795,7 +795,7 @@ plasmon_status_t check_node_command(const Plasmon__V1__NodeCommand *command,
         status = check_text(command->left->text, WIRE_TEXT_BYTES_MAX, "left", err);
     }
     if (status == PLASMON_OK && command->welcome != NULL) {
-        status = check_text(command->welcome->cluster, WIRE_NAME_BYTES_MAX, "cluster", err);
+        status = check_name(command->welcome->cluster, WIRE_NAME_BYTES_MAX, "cluster", err);
     }
     if (status == PLASMON_OK) {
         status = check_count(command->n_fence, WIRE_DEVICES_MAX, "devices to fence", err);

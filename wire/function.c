@@ -61,7 +61,9 @@ static plasmon_status_t check_texts(const Plasmon__V1__FunctionDefine *define,
     plasmon_status_t status = PLASMON_OK;
 
     for (size_t i = 0; status == PLASMON_OK && i < PL_COUNT(texts); i++) {
-        status = check_text(texts[i].text, texts[i].max, texts[i].name, err);
+        status = texts[i].max == WIRE_NAME_BYTES_MAX
+                     ? check_name(texts[i].text, texts[i].max, texts[i].name, err)
+                     : check_text(texts[i].text, texts[i].max, texts[i].name, err);
     }
     if (status == PLASMON_OK) {
         status = check_source(&define->cuda_text, "cuda_text", err);

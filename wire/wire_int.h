@@ -57,6 +57,9 @@ plasmon_status_t check_bytes(const ProtobufCBinaryData *data, size_t max, const 
 /* UTF-8, no NUL inside, at most `max` bytes. */
 plasmon_status_t check_text(const char *text, size_t max, const char *name,
                             struct pl_err *err);
+/* The same of what stands in logs and tables of operators: no control characters, which would end a line there, or tell a terminal what to do. */
+plasmon_status_t check_name(const char *text, size_t max, const char *name,
+                            struct pl_err *err) PL_MUST_CHECK;
 plasmon_status_t check_header(const Plasmon__V1__Header *header, struct pl_err *err);
 plasmon_status_t check_ranges(size_t n, Plasmon__V1__Range *const *ranges, const char *name,
                               struct pl_err *err);

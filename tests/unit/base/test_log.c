@@ -130,6 +130,40 @@ static void log_one_line(void)
     pl_warn("store", "text %d", 5);
 }
 
+static void log_what_others_wrote(void)
+{
+    pl_log_set_sink(pl_log_stderr, NULL);
+    pl_warn("m", "it said \"%s\"",
+            "caf\xc3\xa9\n2026-11-22T00:00:00.000 error head: all is "
+            "lost\x1b[2J\t\xc2\x9b\x7f~");
+}
+
+TEST(texts_of_others_begin_no_line_and_tell_a_terminal_nothing)
+{
+    char text[512];
+
+    ASSERT_EQ(run_and_read_stderr(log_what_others_wrote, text), 0);
+    ASSERT_CONTAINS(text, " warn m: it said \"caf\xc3\xa9\n    2026-11-22T00:00:00.000 "
+                          "error head: all is lost?[2J\t??~\"\n");
+}
+
+static void log_a_long_one(void)
+{
+    static char line_ends[3000];
+
+    memset(line_ends, '\n', sizeof(line_ends) - 1);
+    pl_log_set_sink(pl_log_stderr, NULL);
+    pl_warn("m", "%s", line_ends); /* they get longer, and the line does not */
+}
+
+TEST(a_text_of_line_ends_is_cut)
+{
+    char text[512];
+
+    ASSERT_EQ(run_and_read_stderr(log_a_long_one, text), 0);
+    ASSERT_CONTAINS(text, "warn m: \n    \n    \n");
+}
+
 TEST(daemon_lines_have_date_level_and_module)
 {
     char text[512];

@@ -165,6 +165,9 @@ TEST(a_label_must_be_short_text)
     ASSERT_STATUS(plasmon_submit(f.client, &noop, NULL, NULL), PLASMON_ELIMIT);
     noop.label = "caf\xe9"; /* Latin-1 */
     ASSERT_STATUS(plasmon_submit(f.client, &noop, NULL, NULL), PLASMON_EINVAL);
+    noop.label = "caf\n"; /* would begin a line of a log */
+    ASSERT_STATUS(plasmon_submit(f.client, &noop, NULL, NULL), PLASMON_EINVAL);
+    ASSERT_CONTAINS(plasmon_error(f.client), "control character at byte 3");
     noop.label = "caf\xc3\xa9";
     CALL_OK(plasmon_submit(f.client, &noop, NULL, NULL));
     end(&f);

@@ -316,6 +316,26 @@ TEST(text_must_be_short_utf8_without_nul)
     wire_arena_finish(&arena);
 }
 
+TEST(what_logs_and_tables_show_has_no_control_characters)
+{
+    static const char *const bad[] = {"a\nerror head: all is lost", "\x1b]0;title\x07",
+                                      "a\x7f", "\t", "caf\303\251 \302\2332J"};
+    char label[]                   = "caf\xc3\xa9 \xc2\xa0 ~";
+    Plasmon__V1__Publish publish = PLASMON__V1__PUBLISH__INIT, *list[] = {&publish};
+
+    one_init();
+    for (size_t i = 0; i < PL_COUNT(bad); i++) {
+        one.task.label = (char *)(uintptr_t)bad[i];
+        refuse_one(PLASMON_EMALFORMED, "label has a control character");
+    }
+    one.task.label      = label;
+    publish.name        = (char *)(uintptr_t) "a\r";
+    one.frame.n_publish = 1;
+    one.frame.publish   = list;
+    refuse_one(PLASMON_EMALFORMED, "publish[0]: name has a control character at byte 1");
+    wire_arena_finish(&arena);
+}
+
 TEST(a_nul_inside_text_is_seen)
 {
     /* header{protocol 1}, tasks{id 1, label "a\0b"}: by hand, since protobuf-c cannot encode it */
@@ -339,7 +359,7 @@ TEST(good_text_of_every_width_is_taken)
     size_t length;
 
     one_init();
-    one.task.label = (char *)(uintptr_t) "a\xc2\x80\xe0\xa0\x80\xed\x9f\xbf\xf0\x90\x80\x80"
+    one.task.label = (char *)(uintptr_t) "a\xc2\xa0\xe0\xa0\x80\xed\x9f\xbf\xf0\x90\x80\x80"
                                          "\xf4\x8f\xbf\xbf";
     ASSERT_OK(wire_encode(&one.frame.base, create, &bytes, &length));
     ASSERT_OK(wire_decode_client_frame(&arena, bytes, length, &got, &err));
