@@ -466,4 +466,35 @@ TEST(buffer_of_another_device_is_refused)
     fake_destroy(fake);
 }
 
+/* y += x, of `count` elements of x. */
+static void add(struct fake *fake, uint64_t seq, uint32_t x, int64_t count)
+{
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, seq, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+    fake_launch_function(&launch, "add_into");
+    fake_launch_operand(&launch, KERNEL_INOUT, 1, 4)->consume = 1;
+    fake_launch_operand(&launch, KERNEL_IN, x, count);
+    ASSERT_OK(fake_send(fake, &launch));
+}
+
+TEST(a_launch_like_an_earlier_one_runs_and_one_that_differs_is_checked)
+{
+    struct fake *fake = fake_create();
+
+    fake_filled(fake, 2);
+    fake_fill(fake, 3, 3, 8);
+    (void)fake_calls(fake);
+    add(fake, 4, 2, 4);
+    ASSERT_CONTAINS(fake_calls(fake), "add_into");
+    add(fake, 5, 2, 4);
+    ASSERT_CONTAINS(fake_calls(fake), "add_into");
+    add(fake, 6, 3,
+        8); /* of another shape: refused, although the function was right before */
+    ASSERT_TRUE(strstr(fake_calls(fake), "add_into") == NULL);
+    add(fake, 7, 2, 4);
+    ASSERT_CONTAINS(fake_calls(fake), "add_into");
+    fake_destroy(fake);
+}
+
 TEST_MAIN()
