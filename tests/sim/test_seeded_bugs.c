@@ -284,7 +284,7 @@ TEST(random_programs_notice_a_record_that_is_freed_too_early)
 
 TEST(random_programs_notice_retired_memory_that_is_read_after_a_loss)
 {
-    assert_found("head.rebuild_retired", &with_losses_and_crashes, 10 * GRAPHS_MAX);
+    assert_found("head.rebuild_retired", &with_losses_and_crashes, 20 * GRAPHS_MAX);
 }
 
 TEST(random_programs_notice_a_put_that_is_given_up_before_its_readers_are_over)
