@@ -31,6 +31,20 @@ static bool reads(const struct head_arg *arg)
             (arg->mode == PLASMON__V1__MODE__MODE_OUT && !pl_view_dense(&arg->view)));
 }
 
+static bool is_kept(const struct head_buffer *buffer, const void *user)
+{
+    (void)user;
+    return !buffer->replica;
+}
+
+/* A call that is run again may find it in a replica alone, which was made for the call before it was written over: from now on that is none. */
+static void keep_copy(const struct head_tile *tile, const struct pl_box *box)
+{
+    if (!head_tile_covered_by(tile, is_kept, NULL, box)) {
+        head_tile_rely_on_others(tile, NULL);
+    }
+}
+
 static void hold(struct head_core *core, struct head_task *task,
                  const struct head_array *array, const struct pl_box *box)
 {
@@ -61,6 +75,7 @@ void head_roots_hold(struct head_core *core, struct head_task *task,
 
             if (tile->record == NULL && tile->failure == NULL &&
                 pl_box_intersection(&fragment->box, &arg->hull, &part)) {
+                keep_copy(tile, &part);
                 hold(core, task, arg->array, &part);
             }
         }

@@ -151,4 +151,17 @@ TEST(programs_that_failed_with_parts_they_do_not_read_succeed)
     }
 }
 
+/*
+ * A call that was lost had read a put that was written over in place behind it, on the call's own device. It was run again with what had been copied for it, which counted as a
+ * replica although nothing else was left.
+ */
+TEST(a_call_that_is_run_again_keeps_the_copy_that_it_was_given)
+{
+    static struct graph_coverage coverage;
+
+    test_expect_log();
+    seeds_log_errors();
+    ASSERT_TRUE(graph_run(8510, &profile, &coverage, true));
+}
+
 TEST_MAIN()
