@@ -16,6 +16,7 @@
 #define RIGHT        280 /* the legend stands there */
 #define TOP          60
 #define BOTTOM       80
+#define LETTER       7.7 /* how wide one of the legend is, or less */
 #define SERIES_MAX   8
 #define LIMIT_COLOUR "#666" /* of a yardstick of all series */
 
@@ -392,14 +393,20 @@ static bool one_limit(const struct picture *picture)
 static void put_legend(struct picture *picture, double *io_y, const char *colour,
                        bool limit, const char *text)
 {
-    const double x = WIDTH - RIGHT + 14;
-    char more[96];
+    const double x    = WIDTH - RIGHT + 14;
+    const double room = RIGHT - 14 - 36 - 4;
+    char more[96], style[128], press[64] = "";
 
     (void)snprintf(more, sizeof(more), "stroke=\"%s\" stroke-width=\"%s\" %s", colour,
                    limit ? "1.5" : "2.5", limit ? "stroke-dasharray=\"7 5\"" : "");
     put_line(picture, x, *io_y, x + 28, *io_y, more);
-    put_text(picture, x + 36, *io_y + 5, limit ? "fill=\"#555\" font-size=\"13\"" : "",
-             text);
+    if ((double)strlen(text) * LETTER > room) { /* pressed together rather than cut */
+        (void)snprintf(press, sizeof(press),
+                       " textLength=\"%.0f\" lengthAdjust=\"spacingAndGlyphs\"", room);
+    }
+    (void)snprintf(style, sizeof(style), "%s%s",
+                   limit ? "fill=\"#555\" font-size=\"13\"" : "", press);
+    put_text(picture, x + 36, *io_y + 5, style, text);
     *io_y += 22;
 }
 

@@ -83,6 +83,30 @@ TEST(times_are_told_as_numbers)
 }
 
 /* Nine pixels a letter are more than these have; the name of the axis stands upright and ends at 34. */
+/* What is too long for the legend is drawn narrower, and what is not stays as it is. */
+TEST(a_long_name_of_a_series_is_not_cut)
+{
+    static const struct bench_row rows[] = {{.name   = "n",
+                                             .series = "device 0: device memory reserved",
+                                             .x      = 4,
+                                             .value  = 1,
+                                             .unit   = "GB/s"},
+                                            {.name   = "n",
+                                             .series = "device 0: device memory",
+                                             .x      = 4,
+                                             .value  = 2,
+                                             .unit   = "GB/s"}};
+    const char *pressed, *whole;
+
+    draw(rows, PL_COUNT(rows), "GB/s");
+    pressed = strstr(svg, "textLength=\"226\"");
+    whole   = strstr(svg, ">device 0: device memory<");
+    ASSERT_NOT_NULL(pressed);
+    ASSERT_NOT_NULL(whole);
+    ASSERT_TRUE(pressed < strstr(svg, ">device 0: device memory reserved<"));
+    ASSERT_NULL(strstr(pressed + 1, "textLength"));
+}
+
 TEST(numbers_of_the_axis_lie_beside_its_name)
 {
     static const struct bench_row rows[] = {
