@@ -287,12 +287,12 @@ static plasmon_status_t answer_take(struct sender *sender)
     if (pl_fault_point("transfer.bulk_out_answered")) {
         return PLASMON_ECONNECT;
     }
-    item_over(sender->out, &item);
     sender->sent--;
     sender->sent_bytes -= item.bytes;
     sender->down_ns    = 0;
     sender->relay_next = sender->relayed;
     measure(sender, item.bytes, sender->heard_ns);
+    item_over(sender->out, &item); /* whoever hears of its end finds the rate */
     return PLASMON_OK;
 }
 
