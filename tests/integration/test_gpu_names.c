@@ -3,6 +3,7 @@
  * no GPU (tests/harness/gpu/fake_cuda.h), which takes CUDA_VISIBLE_DEVICES as the driver does.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/harness/gpu/fake_counts.h"
 #include "tests/integration/started.h"
 
 #define GPU_NAME(x) x x x x "-" x x "-" x x "-" x x "-" x x x x x x
@@ -168,29 +170,47 @@ TEST(gpus_for_one_process_each_have_their_worker_also_the_next_one)
     finish(client);
 }
 
+/* Until the driver has refused somebody a GPU. */
+static void wait_refused(const struct fake_cuda_calls *calls)
+{
+    const uint64_t *count = NULL;
+
+    while (count == NULL || __atomic_load_n(count, __ATOMIC_RELAXED) == 0) {
+        (void)poll(NULL, 0, 5); /* nothing tells of it: the test's time-out ends this */
+        count = fake_counts_find(calls, "refused");
+    }
+}
+
 /* (What a worker says that finds it so: test_cuda_absent.) */
 TEST(a_gpu_that_another_program_has_for_itself_is_taken_when_that_has_ended)
 {
     struct plasmon_client *client;
-    char path[300];
+    const struct fake_cuda_calls *calls;
+    char path[300], counts[300];
     pid_t other;
-    int fd;
+    int fd, status;
 
     machine("0", "300", false);
+    (void)snprintf(counts, sizeof(counts), "%s/calls", cluster_folder());
+    ASSERT_EQ(setenv("FAKE_CUDA_CALLS", counts, 1), 0);
+    calls = fake_counts_open(counts);
     (void)snprintf(path, sizeof(path), "%s/gpu0", cluster_folder());
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     ASSERT_TRUE(fd >= 0 && flock(fd, LOCK_EX) == 0);
     other = fork();
     if (other == 0) {
-        (void)usleep(700000); /* the first worker is refused meanwhile */
+        wait_refused(calls); /* the first worker */
         _exit(0);
     }
     ASSERT_TRUE(other > 0);
     ASSERT_EQ(close(fd), 0); /* that has it now */
     client = start("1");
     expect_devices(client, 1, (const char *const[]){"fake 0"});
+    fake_counts_close(calls);
+    ASSERT_EQ(unlink(counts), 0);
     finish(client);
-    ASSERT_EQ(waitpid(other, NULL, 0), other);
+    ASSERT_EQ(waitpid(other, &status, 0), other);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 /* In the place of sysfs: FILE below ROOT, with the folders that it needs. */

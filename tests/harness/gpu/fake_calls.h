@@ -27,6 +27,7 @@ enum fake_call {
         FAKE_CALL_cuStreamGetCaptureInfo,
     FAKE_CALL_blocked, /* a call that found its stream's queue full */
     FAKE_CALL_early,   /* a kernel of a launched graph that may begin early */
+    FAKE_CALL_refused, /* a context on a GPU that another process has for itself */
     FAKE_CALLS
 };
 

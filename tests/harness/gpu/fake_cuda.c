@@ -24,6 +24,7 @@ static const char *const names[FAKE_CALLS] = {
         "cuStreamGetCaptureInfo",
     "blocked",
     "early",
+    "refused",
 };
 
 static struct fake_cuda_calls *calls;
@@ -318,6 +319,7 @@ CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 
     COUNT(cuDevicePrimaryCtxRetain);
     if (mode_of(device) == CU_COMPUTEMODE_EXCLUSIVE_PROCESS && !alone_on(device)) {
+        COUNT(refused);
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
     }
     *out = (CUcontext)(void *)&contexts[device];
