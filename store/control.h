@@ -47,7 +47,7 @@
  *
  * HOST BUFFERS (store/host_buffer.h). GET_HOST_BUFFER names `bytes`, and in chunk_id a number of the client's own for the question.
  * Every worker gets HOST_BUFFER with `offset` (the buffer's number), `bytes` and the descriptor, and answers HOST_BUFFER_READY with
- * `offset`, the status of registering it and in `bytes` how much is registered, from the beginning: with status 0 and fewer than all, more is to come. The client gets HOST_BUFFER likewise (with its chunk_id) when all have, or ERROR: ELIMIT
+ * `offset`, the status of registering it and in `bytes` how much is registered, from the beginning: with status 0 and fewer than all, more is to come. One that gets a buffer again (from a store that took over) says so of the one it has. The client gets HOST_BUFFER likewise (with its chunk_id) when all have, or ERROR: ELIMIT
  * (the host's limit), EAGAIN (there will be room when what was dropped is gone), or what a worker said. HOST_BUFFER_DROP with `offset`, from
  * a client and to the workers, ends it; a worker says HOST_BUFFER_GONE when it has let go. A restarted worker gets all that there are
  * before DONE.

@@ -177,7 +177,7 @@ static void spill_answer(struct store_daemon *daemon, struct store_host_buffer *
                    buffer->failed_device, (unsigned long long)usable,
                    (unsigned long long)buffer->bytes, pl_status_text(buffer->failed));
     store_spill_slab_made(spill, buffer->failed, buffer->fd, buffer->id, usable, text);
-    if (usable == 0) {
+    if (store_spill_slab(spill) == 0) { /* else something may lie in it */
         host_buffer_drop(daemon, buffer);
     }
 }

@@ -82,12 +82,28 @@ void store_spill_slab_made(struct store_spill *spill, plasmon_status_t status, i
         }
     }
     pl_mutex_lock(&spill->lock);
-    spill->slab        = bytes > 0 ? SLAB_MADE : SLAB_FAILED;
+    spill->slab        = spill->memory != NULL ? SLAB_MADE : SLAB_FAILED;
     spill->slab_usable = pl_max_u64(spill->slab_usable, bytes);
     spill->slab_status = status;
     (void)snprintf(spill->slab_text, sizeof(spill->slab_text), "%s", text);
     pl_cond_broadcast(&spill->changed);
     pl_mutex_unlock(&spill->lock);
+}
+
+plasmon_status_t store_spill_slab_found(struct store_spill *spill, int fd,
+                                        uint64_t host_buffer)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    if (__atomic_load_n(&spill->files.index->slab, __ATOMIC_ACQUIRE) != 0) {
+        status = slab_map(spill, fd, host_buffer);
+    }
+    if (status == PLASMON_OK && spill->memory != NULL) {
+        pl_mutex_lock(&spill->lock);
+        spill->slab = SLAB_MADE;
+        pl_mutex_unlock(&spill->lock);
+    }
+    return status;
 }
 
 /* There is more than `known` bytes of it, or there never will be. */

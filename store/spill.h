@@ -88,7 +88,7 @@ void store_spill_set_memory(struct store_spill *spill, uint64_t memory);
 /*
  * Before start: take over what workers handed back of the store before us, which had the same `memory`: the greatest index among `parts`, its
  * files, and the host buffer that it names, of which `slabs` are those that there are. Its size is ours from now on. *out_slab: its number, whose descriptor
- * store_spill_slab_made() is to bring when all workers have it; 0: none was made. ENOENT: there was nothing, or it cannot be taken
+ * store_spill_slab_found() is to bring; 0: none was made. ENOENT: there was nothing, or it cannot be taken
  * over (the log says why), and we begin anew.
  */
 struct store_spill_slab {
@@ -99,6 +99,12 @@ plasmon_status_t store_spill_adopt(struct store_spill *spill, uint64_t memory,
                                    const struct store_spill_part *parts, size_t part_count,
                                    const struct store_spill_slab *slabs, size_t slab_count,
                                    uint64_t *out_slab) PL_MUST_CHECK;
+/*
+ * Before start: the slab that was adopted. What the store before us had named is ours at once, for values lie in it; how far it may be used from now on is not known:
+ * store_spill_slab_made() says that when the workers have. fd is borrowed.
+ */
+plasmon_status_t store_spill_slab_found(struct store_spill *spill, int fd,
+                                        uint64_t host_buffer) PL_MUST_CHECK;
 /* Number of the host buffer; 0: there is none yet. */
 uint64_t store_spill_slab(struct store_spill *spill);
 void store_spill_ask(struct store_spill *spill, const struct store_spill_op *op);

@@ -23,20 +23,20 @@ static uint64_t came(const struct store_daemon *daemon)
 }
 
 /*
- * The slab is ours when all workers have it: one that was being made when its store died may be unknown to some. What a worker that has it is still to register of it,
- * it waits for itself, like one that follows a dead one.
+ * What lies in the slab is ours at once. How much of it may be used our workers know: some may still be registering it, may have found that there is no more, or may
+ * not have heard of it. So all are asked, as for one that is new, and say where they are.
  */
 static void slab_take(struct store_daemon *daemon, uint64_t number)
 {
     struct store_host_buffer *buffer = store_host_buffers_find(&daemon->host, number);
-    uint64_t missing                 = came(daemon) & ~buffer->holders;
+    plasmon_status_t status =
+        store_spill_slab_found(daemon->uplink->spill, buffer->fd, number);
 
-    if (missing != 0) {
-        store_host_buffers_ask(buffer, missing); /* sent when they are taken over */
-        return;
+    if (status != PLASMON_OK) {
+        pl_warn("store", "the host memory that the store before spilled to: %s",
+                pl_status_text(status));
     }
-    store_spill_slab_made(daemon->uplink->spill, PLASMON_OK, buffer->fd, number,
-                          buffer->bytes, "");
+    store_host_buffers_ask(buffer, came(daemon)); /* sent when they are taken over */
 }
 
 static void adopt(struct store_daemon *daemon)

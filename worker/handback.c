@@ -146,6 +146,7 @@ void worker_handback_note(struct worker_handback *handback,
         break;
     case STORE_CONTROL_HOST_BUFFER:
         if (fd_count == 1) {
+            forget(handback, STORE_KEPT_BUFFER, 0, message->offset);
             keep(handback, message, STORE_KEPT_BUFFER, 0, message->reader, fds[0]);
         }
         break;

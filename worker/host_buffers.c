@@ -147,8 +147,7 @@ static plasmon_status_t buffer_add(struct worker_host_buffers *buffers,
     struct worker_host_buffer *buffer;
     plasmon_status_t status;
 
-    if (given->id == 0 || given->bytes == 0 ||
-        pl_map_get(&buffers->by_id, given->id) != NULL) {
+    if (given->id == 0 || given->bytes == 0) {
         return PLASMON_EMALFORMED;
     }
     buffer = PL_NEW(struct worker_host_buffer);
@@ -210,6 +209,27 @@ static plasmon_status_t buffer_drop(struct worker_host_buffers *buffers, uint64_
     return PLASMON_OK;
 }
 
+/* A store that took over asks how far we are. With nothing yet, the first piece will be told. */
+static plasmon_status_t buffer_again(struct worker_host_buffers *buffers,
+                                     struct worker_host_buffer *buffer, uint64_t bytes)
+{
+    bool registering = buffer->state == BUFFER_REGISTERING;
+    uint64_t locked  = atomic_load(&buffer->locked);
+
+    if (bytes != buffer->bytes) {
+        return PLASMON_EMALFORMED;
+    }
+    if (buffer->dropping) { /* the store before wanted that, and did not tell everybody */
+        return say(buffers, STORE_CONTROL_HOST_BUFFER_READY, buffer->id, 0, PLASMON_ENOMEM);
+    }
+    if (registering && (locked == 0 || locked == buffer->bytes)) {
+        return PLASMON_OK; /* what comes next is told in any case */
+    }
+    buffer->told = locked;
+    return say(buffers, STORE_CONTROL_HOST_BUFFER_READY, buffer->id, locked,
+               registering ? PLASMON_OK : buffer->status);
+}
+
 plasmon_status_t worker_host_buffers_take(struct worker_host_buffers *buffers,
                                           struct pl_err *err)
 {
@@ -218,9 +238,12 @@ plasmon_status_t worker_host_buffers_take(struct worker_host_buffers *buffers,
 
     for (size_t i = 0; i < given->count; i++) {
         struct worker_shared_buffer *one = pl_vec_at(given, i);
+        struct worker_host_buffer *known = pl_map_get(&buffers->by_id, one->id);
 
         if (status == PLASMON_OK && one->fd < 0) {
             status = buffer_drop(buffers, one->id);
+        } else if (status == PLASMON_OK && known != NULL) {
+            status = buffer_again(buffers, known, one->bytes);
         } else if (status == PLASMON_OK) {
             status = buffer_add(buffers, one);
             if (status != PLASMON_OK && status != PLASMON_EMALFORMED) {

@@ -599,6 +599,7 @@ TEST(a_slab_that_was_being_made_is_used)
     struct pl_err err;
     uint64_t number = 0, life;
     char dir[64];
+    int fd;
 
     folder(dir);
     text = dir;
@@ -607,8 +608,84 @@ TEST(a_slab_that_was_being_made_is_used)
     ASSERT_OK(store_spill_adopt(new, MEMORY, kept.parts, kept.count, &slab, 1, &number));
     ASSERT_EQ(number, SLAB);
     ASSERT_EQ(store_spill_life(new), life);
+    ASSERT_OK(pl_memfd_create("slab", slab.bytes, &fd));
+    ASSERT_OK(store_spill_slab_found(new, fd, number));
     ASSERT_EQ(store_spill_slab(new), 0); /* not before all workers have it */
+    pl_fd_close(&fd);
     store_spill_destroy(new);
+    kept_close(&kept);
+}
+
+/* What the workers still have to say is how far it may be used; what lies in it is there meanwhile. */
+TEST(a_slab_that_was_in_use_is_there_and_grows_as_its_workers_say)
+{
+    struct kept kept = {.count = 0};
+    struct store_spill_result result;
+    struct store_spill *new;
+    const char *text;
+    struct pl_err err;
+    uint64_t number = 0;
+    char dir[64];
+    int fd;
+
+    folder(dir);
+    text = dir;
+    (void)store_kept(&kept, dir, SLAB, false);
+    ASSERT_OK(pl_memfd_create("slab", 4 * BYTES, &fd));
+    ASSERT_OK(store_spill_create(4 * BYTES, &text, 1, &new, &err));
+    ASSERT_OK(store_spill_adopt(new, MEMORY, kept.parts, kept.count, &slab, 1, &number));
+    ASSERT_OK(store_spill_slab_found(new, fd, number));
+    ASSERT_EQ(store_spill_slab(new), SLAB);
+    ASSERT_OK(store_spill_start(new, unwanted, nothing, NULL));
+    ask(new, 2, STORE_SPILL_READ, BYTES, 1);
+    expect_done(new, 2, PLASMON_OK);
+
+    ask(new, 3, STORE_SPILL_SLAB, BYTES, 0); /* more than one part */
+    store_spill_slab_made(new, PLASMON_OK, fd, SLAB, BYTES, "");
+    ASSERT_TRUE(!store_spill_take(new, &result));
+    store_spill_slab_made(new, PLASMON_OK, fd, SLAB, 2 * BYTES, "");
+    result = result_wait(new);
+    ASSERT_EQ(result.id, 3);
+    ASSERT_OK(result.status);
+    ASSERT_EQ(result.bytes, 2 * BYTES);
+
+    store_spill_slab_made(new, PLASMON_ENOMEM, fd, SLAB, 2 * BYTES, "no more");
+    ask(new, 4, STORE_SPILL_SLAB, 2 * BYTES, 0);
+    result = result_wait(new);
+    ASSERT_STATUS(result.status, PLASMON_ENOMEM);
+    ASSERT_STR(result.text, "no more");
+    ask(new, 5, STORE_SPILL_READ, 0, 1);
+    expect_done(new, 5, PLASMON_OK);
+    store_spill_destroy(new);
+    pl_fd_close(&fd);
+    kept_close(&kept);
+}
+
+/* .. and is not given up when one of them has nothing of it. */
+TEST(a_slab_that_was_in_use_stays_when_a_worker_has_none_of_it)
+{
+    struct kept kept = {.count = 0};
+    struct store_spill *new;
+    const char *text;
+    struct pl_err err;
+    uint64_t number = 0;
+    char dir[64];
+    int fd;
+
+    folder(dir);
+    text = dir;
+    (void)store_kept(&kept, dir, SLAB, false);
+    ASSERT_OK(pl_memfd_create("slab", 4 * BYTES, &fd));
+    ASSERT_OK(store_spill_create(4 * BYTES, &text, 1, &new, &err));
+    ASSERT_OK(store_spill_adopt(new, MEMORY, kept.parts, kept.count, &slab, 1, &number));
+    ASSERT_OK(store_spill_slab_found(new, fd, number));
+    store_spill_slab_made(new, PLASMON_ENOMEM, fd, SLAB, 0, "none");
+    ASSERT_EQ(store_spill_slab(new), SLAB);
+    ASSERT_OK(store_spill_start(new, unwanted, nothing, NULL));
+    ask(new, 2, STORE_SPILL_READ, BYTES, 1);
+    expect_done(new, 2, PLASMON_OK);
+    store_spill_destroy(new);
+    pl_fd_close(&fd);
     kept_close(&kept);
 }
 

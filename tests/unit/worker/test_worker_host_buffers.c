@@ -41,6 +41,18 @@ static void end(void)
     (void)close(wake);
 }
 
+/* A store that took over hands it over once more. */
+static plasmon_status_t hand_over_again(uint64_t id, uint64_t bytes)
+{
+    struct worker_shared_buffer *given = pl_vec_push(&shared.buffers);
+    struct pl_err err;
+
+    ASSERT_NOT_NULL(given);
+    *given = (struct worker_shared_buffer){.id = id, .bytes = bytes, .fd = -1};
+    ASSERT_OK(pl_memfd_create("host", bytes, &given->fd));
+    return worker_host_buffers_take(&buffers, &err);
+}
+
 /* The store hands one over (its memory is also mapped here), or wants it dropped. */
 static uint8_t *hand_over_bytes(uint64_t id, uint64_t bytes)
 {
@@ -71,7 +83,7 @@ static void drop(uint64_t id)
     ASSERT_OK(worker_host_buffers_take(&buffers, &err));
 }
 
-static void expect_said(uint32_t type, uint64_t id, plasmon_status_t status)
+static struct store_control expect_said(uint32_t type, uint64_t id, plasmon_status_t status)
 {
     struct store_control message;
     size_t bytes   = sizeof(message);
@@ -81,6 +93,13 @@ static void expect_said(uint32_t type, uint64_t id, plasmon_status_t status)
     ASSERT_EQ(message.type, type);
     ASSERT_EQ(message.offset, id);
     ASSERT_EQ(message.status, status);
+    return message;
+}
+
+static void expect_said_of(uint32_t type, uint64_t id, uint64_t locked,
+                           plasmon_status_t status)
+{
+    ASSERT_EQ(expect_said(type, id, status).bytes, locked);
 }
 
 static void expect_silence(void)
@@ -146,6 +165,27 @@ TEST(it_is_dropped_when_nothing_is_on_the_device)
     end();
 }
 
+TEST(a_store_that_took_over_is_told_how_far_it_is)
+{
+    struct pl_err err;
+
+    begin();
+    pl_fd_unmap(hand_over(7), BYTES);
+    ASSERT_OK(hand_over_again(7, BYTES)); /* the thread is at it */
+    expect_silence();
+    registered();
+    expect_said_of(STORE_CONTROL_HOST_BUFFER_READY, 7, BYTES, PLASMON_OK);
+    ASSERT_OK(hand_over_again(7, BYTES));
+    expect_said_of(STORE_CONTROL_HOST_BUFFER_READY, 7, BYTES, PLASMON_OK);
+    ASSERT_NOT_NULL(worker_host_buffers_at(&buffers, 7, 0, BYTES, &err));
+    drop(7);
+    ASSERT_OK(hand_over_again(7, BYTES)); /* by one that does not know that */
+    expect_said_of(STORE_CONTROL_HOST_BUFFER_READY, 7, 0, PLASMON_ENOMEM);
+    ASSERT_OK(worker_host_buffers_idle(&buffers));
+    expect_said(STORE_CONTROL_HOST_BUFFER_GONE, 7, PLASMON_OK);
+    end();
+}
+
 TEST(memory_that_cannot_be_page_locked_is_told_and_the_others_go_on)
 {
     struct pl_err err;
@@ -203,6 +243,8 @@ TEST(what_was_page_locked_before_a_piece_that_cannot_be_stays_of_use)
     ASSERT_NULL(worker_host_buffers_at(&buffers, 7, 4096, 2 * piece, &err));
     ASSERT_EQ(err.status, PLASMON_ENOMEM);
     ASSERT_TRUE(!worker_host_buffers_locking(&buffers, 7, 4096, 2 * piece)); /* never */
+    ASSERT_OK(hand_over_again(7, 2 * piece + 4096));
+    expect_said_of(STORE_CONTROL_HOST_BUFFER_READY, 7, 2 * piece, PLASMON_ENOMEM);
     drop(7);
     ASSERT_OK(worker_host_buffers_idle(&buffers));
     expect_said(STORE_CONTROL_HOST_BUFFER_GONE, 7, PLASMON_OK);
@@ -211,16 +253,10 @@ TEST(what_was_page_locked_before_a_piece_that_cannot_be_stays_of_use)
 
 TEST(a_store_that_hands_over_nonsense_ends_the_worker)
 {
-    struct worker_shared_buffer *given;
-    struct pl_err err;
-
     begin();
     pl_fd_unmap(hand_over(7), BYTES);
-    given = pl_vec_push(&shared.buffers);
-    ASSERT_NOT_NULL(given);
-    *given = (struct worker_shared_buffer){.id = 7, .bytes = BYTES, .fd = -1};
-    ASSERT_OK(pl_memfd_create("host", BYTES, &given->fd)); /* the number again */
-    ASSERT_STATUS(worker_host_buffers_take(&buffers, &err), PLASMON_EMALFORMED);
+    ASSERT_STATUS(hand_over_again(7, 2 * BYTES), PLASMON_EMALFORMED); /* another one */
+    ASSERT_STATUS(hand_over_again(0, BYTES), PLASMON_EMALFORMED);
     end(); /* with one that nobody heard of */
 }
 
