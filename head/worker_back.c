@@ -27,6 +27,13 @@ static bool in_ranges(Plasmon__V1__Range *const *ranges, size_t count, size_t *i
     return *io_cursor < count && ranges[*io_cursor]->first <= seq;
 }
 
+/* How far the dead worker came, of what it was sent. */
+static uint64_t enqueued_last(const struct head_device *device,
+                              const Plasmon__V1__WorkerHello *hello)
+{
+    return pl_min_u64(hello->enqueued, device->seq_last);
+}
+
 /* The timeline shows that it had not begun, at any worker of the device (worker/begun.c): its input is as it was. */
 static bool untouched(const Plasmon__V1__WorkerHello *hello, size_t *io_cursor,
                       uint64_t seq)
@@ -39,10 +46,10 @@ static bool untouched(const Plasmon__V1__WorkerHello *hello, size_t *io_cursor,
 static void settle(struct head_core *core, struct head_device *device,
                    const Plasmon__V1__WorkerHello *hello)
 {
+    uint64_t last = enqueued_last(device, hello);
     size_t cursor = 0;
 
-    for (uint64_t seq = device->seq_oldest;
-         seq <= hello->enqueued && seq <= device->seq_last; seq++) {
+    for (uint64_t seq = device->seq_oldest; seq <= last; seq++) {
         struct head_task *task = head_device_task(device, seq);
         bool unfinished = in_ranges(hello->unfinished, hello->n_unfinished, &cursor, seq);
 
@@ -91,10 +98,10 @@ static bool combines(const struct head_task *task)
 static void collect_overwritten(struct head_device *device,
                                 const Plasmon__V1__WorkerHello *hello, struct pl_vec *out)
 {
+    uint64_t last = enqueued_last(device, hello);
     size_t cursor = 0;
 
-    for (uint64_t seq = device->seq_oldest;
-         seq <= hello->enqueued && seq <= device->seq_last; seq++) {
+    for (uint64_t seq = device->seq_oldest; seq <= last; seq++) {
         const struct head_task *task = head_device_task(device, seq);
 
         if (!open_task(task) || untouched(hello, &cursor, seq)) {
@@ -186,12 +193,11 @@ static void give_up(struct head_core *core, struct head_task *task,
 }
 
 /* The task that killed the worker, if there can be no doubt. */
-static struct head_task *guilty(struct head_device *device, uint64_t enqueued)
+static struct head_task *guilty(struct head_device *device, uint64_t last)
 {
     struct head_task *first = NULL;
 
-    for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last;
-         seq++) {
+    for (uint64_t seq = device->seq_oldest; seq <= last; seq++) {
         struct head_task *task = head_device_task(device, seq);
 
         if (!open_task(task)) {
@@ -259,10 +265,10 @@ static void blame(struct head_task *task)
 static void spoil_begun(struct head_core *core, struct head_device *device,
                         const Plasmon__V1__WorkerHello *hello)
 {
+    uint64_t last = enqueued_last(device, hello);
     size_t cursor = 0;
 
-    for (uint64_t seq = device->seq_oldest;
-         seq <= hello->enqueued && seq <= device->seq_last && !pl_bug("head.spared_begun");
+    for (uint64_t seq = device->seq_oldest; seq <= last && !pl_bug("head.spared_begun");
          seq++) {
         struct head_task *task = head_device_task(device, seq);
 
@@ -277,15 +283,14 @@ static void judge(struct head_core *core, struct head_device *device,
                   const Plasmon__V1__WorkerHello *hello)
 {
     struct pl_vec overwritten        = PL_VEC_INIT(struct overwritten);
-    uint64_t enqueued                = hello->enqueued;
+    uint64_t last                    = enqueued_last(device, hello);
     bool fenced                      = head_device_fenced(device);
-    const struct head_task *to_blame = fenced ? NULL : guilty(device, enqueued);
+    const struct head_task *to_blame = fenced ? NULL : guilty(device, last);
     size_t cursor                    = 0;
 
     collect_overwritten(device, hello, &overwritten);
     device->judged = true;
-    for (uint64_t seq = device->seq_oldest; seq <= enqueued && seq <= device->seq_last;
-         seq++) {
+    for (uint64_t seq = device->seq_oldest; seq <= last; seq++) {
         struct head_task *task = head_device_task(device, seq);
         bool as_it_was         = untouched(hello, &cursor, seq);
         bool over;
@@ -313,7 +318,7 @@ static void judge(struct head_core *core, struct head_device *device,
     }
     device->judged = false;
     spoil_begun(core, device, hello);
-    device->alone_until = enqueued;
+    device->alone_until = last;
     pl_vec_finish(&overwritten);
 }
 
@@ -369,6 +374,8 @@ static void free_again(struct head_device *device)
 void head_worker_send_again(struct head_core *core, struct head_device *device,
                             const Plasmon__V1__WorkerHello *hello, bool restarted)
 {
+    uint64_t last = enqueued_last(device, hello);
+
     /* Nothing that was sent before counts: the one it was meant for died, or never got so far as to know its session. */
     head_device_forget_output(device);
     pl_vec_clear(&device->out_graph_free);
@@ -380,8 +387,8 @@ void head_worker_send_again(struct head_core *core, struct head_device *device,
     head_pairs_restarted(core, device);
     head_teams_restarted(core, device);
     /* Unfinished launches go out again, oldest first, under their numbers. */
-    for (uint64_t seq = pl_max_u64(device->seq_oldest, hello->received + 1);
-         seq <= hello->enqueued && seq <= device->seq_last; seq++) {
+    for (uint64_t seq = pl_max_u64(device->seq_oldest, hello->received + 1); seq <= last;
+         seq++) {
         struct head_task *task = head_device_task(device, seq);
 
         if (task != NULL && !task->ended) {

@@ -452,6 +452,12 @@ static plasmon_status_t check_worker_hello(const Plasmon__V1__WorkerHello *hello
     if (status == PLASMON_OK && hello->host_device >= WIRE_DEVICES_MAX) {
         status = pl_err_set(err, PLASMON_EMALFORMED, "host_device %u", hello->host_device);
     }
+    if (status == PLASMON_OK &&
+        (hello->enqueued > WIRE_SEQ_MAX || hello->received > WIRE_SEQ_MAX)) {
+        status = pl_err_set(err, PLASMON_EMALFORMED, "enqueued %llu, received %llu",
+                            (unsigned long long)hello->enqueued,
+                            (unsigned long long)hello->received);
+    }
     if (status == PLASMON_OK) {
         status = check_ranges(hello->n_unfinished, hello->unfinished, "unfinished", err);
     }

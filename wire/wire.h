@@ -192,6 +192,8 @@ static inline uint32_t wire_buffer_generation(uint64_t buffer)
 {
     return (uint32_t)buffer & 0xffffffu;
 }
+/* Of a launch: a point has no room for a larger one, nor for the one after the last. */
+#define WIRE_SEQ_MAX ((UINT64_C(1) << 48) - 2)
 static inline uint64_t wire_point(uint32_t device, uint64_t seq)
 {
     return (uint64_t)device << 48 | (seq & 0xffffffffffffu);

@@ -32,7 +32,7 @@ void core_drop_end(void *user, uint64_t session)
     (void)session;
 }
 
-static void core_drop_spill(void *user, const char *host, const struct head_spill_op *op)
+void core_drop_spill(void *user, const char *host, const struct head_spill_op *op)
 {
     (void)user;
     (void)host;

@@ -9,6 +9,7 @@ void core_drop_frame(void *user, uint64_t session, const uint8_t *body, size_t l
 void core_drop_command(void *user, uint32_t device, const uint8_t *body, size_t length);
 void core_drop_fence(void *user, uint32_t device);
 void core_drop_end(void *user, uint64_t session);
+void core_drop_spill(void *user, const char *host, const struct head_spill_op *op);
 uint64_t core_count_up(void *user);
 /* What the head sends is a body; this is the frame, with a header, that the decoders of wire/ take. In the arena. */
 uint8_t *core_frame(struct wire_arena *arena, const uint8_t *body, size_t *io_length);

@@ -12,6 +12,7 @@ static struct told {
     struct wire_arena arena;
     uint32_t failed;
     uint32_t answers; /* data of reads */
+    uint32_t located;
     plasmon_status_t status;
     char text[512];
 } told;
@@ -32,6 +33,11 @@ static void take_frame(void *user, uint64_t session, const uint8_t *body, size_t
         told.status = (plasmon_status_t)frame->failed[i]->status;
         (void)snprintf(told.text, sizeof(told.text), "%s", frame->failed[i]->text);
     }
+    for (size_t i = 0; i < frame->n_located; i++) {
+        told.located++;
+        told.status = (plasmon_status_t)frame->located[i]->status;
+        (void)snprintf(told.text, sizeof(told.text), "%s", frame->located[i]->text);
+    }
     for (size_t i = 0; i < frame->n_data; i++) {
         told.answers++;
         told.status = (plasmon_status_t)frame->data[i]->status;
@@ -43,7 +49,8 @@ static const struct head_ops ops = {.client_frame   = take_frame,
                                     .worker_command = core_drop_command,
                                     .fence          = core_drop_fence,
                                     .session_ended  = core_drop_end,
-                                    .random64       = core_count_up};
+                                    .random64       = core_count_up,
+                                    .spill          = core_drop_spill};
 
 static uint32_t join(struct head_core *core, const char *host, uint32_t host_device)
 {
@@ -533,6 +540,158 @@ TEST(a_put_that_somebody_else_is_to_overwrite_too_is_lost)
     finish(core);
 }
 
+/* The oldest launch of the device that makes this task and may still be run. */
+static struct head_task *launch_of(struct head_core *core, uint32_t index, uint64_t id)
+{
+    struct head_device *device = head_device_at(core, index);
+
+    for (uint64_t seq = device->seq_oldest; seq <= device->seq_last; seq++) {
+        struct head_task *task = head_device_task(device, seq);
+
+        if (task != NULL && task->id == id && task->failure == NULL) {
+            return task;
+        }
+    }
+    test_fail(__FILE__, __LINE__, "no launch for task %llu", (unsigned long long)id);
+    return NULL;
+}
+
+static bool comes_after(const struct head_task *task, const struct head_task *before)
+{
+    Plasmon__V1__Launch *launch =
+        plasmon__v1__launch__unpack(NULL, task->bytes_length, task->bytes);
+    bool named = false;
+
+    ASSERT_NOT_NULL(launch);
+    for (size_t i = 0; i < launch->n_after; i++) {
+        named |= launch->after[i] == wire_point(before->device->index, before->seq);
+    }
+    plasmon__v1__launch__free_unpacked(launch, NULL);
+    return named;
+}
+
+/*
+ * What is given back is not there yet: a launch is to write all of it, and another one a part of that again. Who runs again comes after both, and depends on
+ * both.
+ */
+TEST(a_launch_that_is_run_again_waits_for_those_that_make_what_it_was_to_update)
+{
+    static const struct arg all[]  = {{.mode = PLASMON__V1__MODE__MODE_INOUT, .ref = 1}};
+    static const struct arg part[] = {
+        {.mode = PLASMON__V1__MODE__MODE_INOUT, .ref = 1, .first = true}};
+    static const struct arg both[] = {{.mode = PLASMON__V1__MODE__MODE_INOUT, .ref = 1},
+                                      {.mode = PLASMON__V1__MODE__MODE_IN, .ref = 2}};
+    struct head_lineage_counts counts;
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    put(core, session, 1, false);
+    done(core, 0, 1);
+    make(core, session, 2, 1);
+    head_core_worker_lost(core, 0);
+    run(core, session, 11, 0, all, 1);
+    run(core, session, 12, 0, part, 1);
+    run(core, session, 13, 0, both, 2);
+    lose(core, "b");
+    ASSERT_EQ(told.failed, 0);
+    head_core_lineage(core, &counts);
+    ASSERT_EQ(counts.given_back, 2); /* two versions */
+    ASSERT_TRUE(comes_after(launch_of(core, 0, 13), launch_of(core, 0, 11)));
+    ASSERT_TRUE(comes_after(launch_of(core, 0, 13), launch_of(core, 0, 12)));
+
+    comes_back(core, 1, 2, 0);
+    fails(core, 0, launch_of(core, 0, 12)->seq, PLASMON_EINVAL);
+    all_done(core);
+    ASSERT_EQ(told.failed, 2); /* it, and who depends on it */
+    finish(core);
+}
+
+/* ------------------------------------------------------------------------------ what had begun to be written over */
+
+struct kind {
+    uint32_t kind;
+    const char *function;
+    uint32_t team;
+};
+
+static struct head_task *start(struct head_core *core, struct head_buffer *buffer,
+                               bool writes, const struct kind *kind)
+{
+    struct head_operand operand = head_operand_whole(buffer, false, writes);
+    struct head_launch launch   = {
+          .kind          = kind->kind,
+          .device        = buffer->device,
+          .function      = kind->function != NULL ? pl_hash_name(kind->function) : 0,
+          .team          = kind->team,
+          .operands      = &operand,
+          .operand_count = 1,
+          .retries_max   = 9};
+
+    return head_task_start(core, &launch);
+}
+
+/* A launch reads what the one behind it writes over in place; their worker dies with both of them enqueued. May the first one be done again? */
+static bool is_done_again(const struct kind *reader, const struct kind *writer)
+{
+    static const struct kind other = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN};
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+    struct head_client *client;
+    struct head_buffer *buffer;
+    struct head_task *task;
+    struct pl_err err = {0};
+    struct head_ref *ref;
+    bool again;
+
+    make(core, session, 1, 0);
+    make(core, session, 2, 0);
+    done(core, 0, 2);
+    client = pl_map_get(&core->sessions, session);
+    ASSERT_OK(head_client_ref_get(client, 1, 0, &ref, &err));
+    buffer =
+        head_move_common(ref->array, &ref->array->extent, head_device_at(core, 0), false);
+    ASSERT_NOT_NULL(buffer);
+    task = start(core, buffer, false, reader);
+    (void)start(core, buffer, true, writer);
+    ASSERT_OK(head_client_ref_get(client, 2, 0, &ref, &err));
+    buffer =
+        head_move_common(ref->array, &ref->array->extent, head_device_at(core, 0), false);
+    (void)start(core, buffer, false, &other); /* nobody in particular is to blame */
+    head_core_flush(core);
+    comes_back(core, 5, 3, 0);
+    task  = head_device_task(head_device_at(core, 0), 3);
+    again = task->failure == NULL;
+    ASSERT_TRUE(again || task->failure->status == PLASMON_ECONSUMED);
+    all_done(core);
+    finish(core);
+    return again;
+}
+
+/* worker_back.c says why: whether the copy can have begun while the reader was not over. */
+TEST(what_a_copy_in_place_had_to_wait_for_is_done_again)
+{
+    static const struct kind copy     = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY};
+    static const struct kind combine  = {.kind     = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY,
+                                         .function = "combine"};
+    static const struct kind of_team  = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY,
+                                         .team = 3};
+    static const struct kind function = {.kind     = PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN,
+                                         .function = "touch"};
+    static const struct kind graph    = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH};
+    static const struct kind read     = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_READ};
+
+    ASSERT_TRUE(is_done_again(&function, &copy));
+    ASSERT_TRUE(is_done_again(&graph, &copy));
+    ASSERT_TRUE(is_done_again(&combine, &copy));
+    ASSERT_TRUE(is_done_again(&of_team, &copy));
+    ASSERT_TRUE(!is_done_again(&copy, &copy));
+    ASSERT_TRUE(!is_done_again(&read, &copy));
+    ASSERT_TRUE(!is_done_again(&combine, &combine));
+    ASSERT_TRUE(!is_done_again(&combine, &of_team));
+    ASSERT_TRUE(!is_done_again(&function, &function));
+    ASSERT_TRUE(!is_done_again(&copy, &function));
+}
+
 /* Calls of the other hosts read a put; that of "b" is not over when its client updates the put in place where it lies. */
 static struct head_core *put_is_read_elsewhere(uint64_t *out_session, uint32_t hosts)
 {
@@ -580,6 +739,57 @@ TEST(a_put_that_is_overwritten_because_of_another_copy_stays_there)
     ASSERT_EQ(told.failed, 0);
     all_done(core);
     ASSERT_EQ(told.failed, 0);
+    finish(core);
+}
+
+/* Its bytes are in host memory, and on their way back to a device that goes: who asked where they are is told of the next one. */
+TEST(who_waits_for_a_value_that_comes_back_to_a_device_that_goes_is_told_where_it_is)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Locate locate     = PLASMON__V1__LOCATE__INIT;
+    Plasmon__V1__Locate *locates[] = {&locate};
+    struct pl_err err              = {0};
+    struct head_core *core         = begin(PLENTY);
+    struct head_device *device;
+    uint64_t session;
+
+    ASSERT_EQ(join(core, "a", 0), 0);
+    ASSERT_EQ(join(core, "a", 1), 1);
+    session = core_client(core);
+    head_core_spill_up(core, "a",
+                       &(struct head_spill_config){.memory_bytes = 1 << 20, .life = 1});
+    make(core, session, 1, 0);
+    done(core, 0, 1);
+    device = head_device_at(core, 0);
+    head_spill_plan_begin(core);
+    (void)head_spill_room(core, device, device->bytes_total); /* more than there is */
+    head_core_flush(core);
+    head_core_spill_done(
+        core, "a", 1,
+        &(struct head_spill_answer){.status = PLASMON_OK, .host_buffer = 9, .text = ""});
+    head_core_flush(core);
+    all_done(core);
+    ASSERT_EQ(device->bytes_live, 0);
+
+    locate.request  = 1;
+    locate.ref      = 1;
+    locate.hold_ref = 50;
+    frame.locate    = locates;
+    frame.n_locate  = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    ASSERT_EQ(told.located, 0);
+    device = device->unfinished > 0 ? device : head_device_at(core, 1);
+    ASSERT_EQ(device->unfinished, 1);
+
+    test_expect_log();
+    head_core_worker_down(core, "a", device->host_device, true, PLASMON_EDEVICE, "it fell");
+    head_core_flush(core);
+    head_core_check(core);
+    ASSERT_EQ(told.located, 0);
+    all_done(core);
+    ASSERT_EQ(told.located, 1);
+    ASSERT_EQ(told.status, PLASMON_OK);
     finish(core);
 }
 

@@ -706,6 +706,63 @@ TEST(a_value_that_was_to_go_where_the_memory_ended_stays_where_it_is)
     end();
 }
 
+/*
+ * Values 101 to 104 are in host memory and on the device, 105 to 112 on the device alone, when it is found that there is memory for four and no more. Two
+ * places of those are kept for what comes back (spill_host.c): two of the four must not be in host memory alone.
+ */
+static void begin_with_more_copied_than_may_stay(void)
+{
+    test_expect_log(); /* that there is no more RAM */
+    begin_with(&(struct head_spill_config){
+        .memory_bytes = 64 * VALUE, .life = 1, .write_back = 50});
+    make(1, 12);
+    done();
+    slab_answer(oldest_request(HEAD_SPILL_SLAB), PLASMON_OK, 4 * VALUE);
+    done();
+    done();
+    ASSERT_EQ(spill->write_backs, 4);
+    make(13, 1);
+    done();
+    slab_answer(oldest_request(HEAD_SPILL_SLAB), PLASMON_ENOMEM, 0);
+    settle();
+    ASSERT_EQ(spill->config.memory_bytes, 4 * VALUE);
+    ASSERT_EQ(spill->home.bytes_live, 4 * VALUE);
+    ASSERT_TRUE(copied(101) && copied(104) && !copied(105));
+}
+
+/* The room that 101 needs to be in host memory alone is made by dropping copies, of which its own is the oldest: then it must be copied anew. */
+TEST(a_value_whose_copy_went_for_its_own_room_is_not_dropped)
+{
+    begin_with_more_copied_than_may_stay();
+    make(14, 3);
+    ASSERT_NULL(buffer_of(101));
+    assert_all_there(101, 16);
+    settle();
+    assert_all_there(101, 16);
+    ASSERT_EQ(core->tasks_failed, 0);
+    end();
+}
+
+TEST(what_is_in_host_memory_alone_leaves_the_room_for_what_comes_back)
+{
+    begin_with_more_copied_than_may_stay();
+    make(14, 3);
+    settle();
+    make(17, 1);
+    settle();
+    ASSERT_EQ(spill->home.bytes_live, 2 * VALUE);
+    make(18, 1); /* fits nowhere: it is told so at once */
+    ASSERT_TRUE(device->bytes_live > ROOM * VALUE);
+    let_go_of(118, 1);
+    settle();
+    for (uint64_t i = 0; i < 17; i++) {
+        read_one(1000 + i, 101 + i);
+    }
+    assert_all_there(101, 17);
+    ASSERT_EQ(core->tasks_failed, 0);
+    end();
+}
+
 /* --------------------------------------------------------------------------------------- who waits for what */
 
 /* What is said of the first copy of this kind that was not sent; it lives until the next call. */

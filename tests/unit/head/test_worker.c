@@ -211,6 +211,37 @@ TEST(a_worker_that_comes_back_is_told_nothing_before_it_is_welcomed_however_much
     wire_arena_finish(&told.arena);
 }
 
+/* What it had enqueued, it says itself. It was sent less. */
+TEST(a_worker_that_says_it_enqueued_more_than_it_was_sent_is_not_believed)
+{
+    static const struct head_ops ops = {.client_frame   = core_drop_frame,
+                                        .worker_command = worker_command,
+                                        .fence          = core_drop_fence,
+                                        .session_ended  = core_drop_end,
+                                        .random64       = core_count_up};
+    struct head_config config        = {.ops = &ops, .retries = UINT32_MAX, .epoch = 1};
+    struct head_core *core;
+    uint64_t session, dim = 4;
+
+    memset(&told, 0, sizeof(told));
+    ASSERT_OK(wire_arena_init(&told.arena, WIRE_ARENA_BYTES_MAX));
+    ASSERT_OK(head_core_create(&config, &core));
+    head_core_tick(core, 1);
+    core_announce(core, "a", 1);
+    ASSERT_EQ(come(core, 1, 0), 0);
+    session = core_client(core);
+    for (uint64_t id = 1; id <= 3; id++) {
+        core_submit(core, session, 10 + id, 0, 0, &dim, 1);
+    }
+    ASSERT_EQ(told.last, 3);
+    ASSERT_EQ(come(core, 2, WIRE_SEQ_MAX), 0);
+    core_submit(core, session, 14, 0, 0, &dim, 1);
+    ASSERT_EQ(told.last, 4); /* the next number is the next one */
+    head_core_check(core);
+    head_core_destroy(core);
+    wire_arena_finish(&told.arena);
+}
+
 static void all_done(struct head_core *core, uint64_t count)
 {
     Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;

@@ -219,6 +219,35 @@ TEST(more_of_a_node_than_there_is_is_refused)
     wire_arena_finish(&arena);
 }
 
+TEST(a_worker_that_says_it_has_had_more_launches_than_there_are_numbers_is_refused)
+{
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT, *got;
+    Plasmon__V1__Header header     = PLASMON__V1__HEADER__INIT;
+    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
+    struct wire_arena arena;
+    struct pl_err err;
+    uint8_t *bytes;
+    size_t length;
+
+    ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
+    header.protocol = WIRE_PROTOCOL;
+    header.seq      = 1;
+    frame.header    = &header;
+    frame.hello     = &hello;
+    hello.memory    = 1;
+    for (unsigned i = 0; i < 3; i++) {
+        hello.enqueued = WIRE_SEQ_MAX + (i == 1);
+        hello.received = WIRE_SEQ_MAX + (i == 2);
+        ASSERT_OK(wire_encode(&frame.base, create, &bytes, &length));
+        ASSERT_STATUS(wire_decode_worker_frame(&arena, bytes, length, &got, &err),
+                      i == 0 ? PLASMON_OK : PLASMON_EMALFORMED);
+        pl_free(bytes);
+        wire_arena_reset(&arena);
+    }
+    ASSERT_CONTAINS(err.text, "received");
+    wire_arena_finish(&arena);
+}
+
 TEST(more_of_what_is_left_than_there_is_cannot_be_freed)
 {
     Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT, *got;
