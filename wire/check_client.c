@@ -188,9 +188,14 @@ static plasmon_status_t check_collective(const Plasmon__V1__Task *task, struct p
 
     if (collective == NULL ||
         (unsigned)collective->kind > PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL ||
-        collective->n_place > task->n_args || collective->way >= WIRE_COLLECTIVE_WAYS) {
+        collective->way >= WIRE_COLLECTIVE_WAYS) {
         return pl_err_set(err, PLASMON_EMALFORMED,
                           "no collective, or none of a known kind");
+    }
+    if (collective->n_place > task->n_args) {
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "a collective with %zu results, and %zu arguments",
+                          collective->n_place, task->n_args);
     }
     members = task->n_args - collective->n_place;
     if (!collective_counts_fit(collective, members, collective->n_place)) {
@@ -489,6 +494,9 @@ static plasmon_status_t check_device(const Plasmon__V1__Device *device, struct p
     }
     if (status == PLASMON_OK) {
         status = check_name(device->host, WIRE_NAME_BYTES_MAX, "host", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_text(device->death, WIRE_TEXT_BYTES_MAX, "death", err);
     }
     if (status == PLASMON_OK && device->index >= WIRE_DEVICES_MAX) {
         status = pl_err_set(err, PLASMON_EMALFORMED, "index %u; the limit is %u",

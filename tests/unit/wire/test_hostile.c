@@ -587,4 +587,104 @@ TEST(every_cut_and_every_flipped_bit_of_a_sample_is_survived)
     wire_arena_finish(&arena);
 }
 
+/* ------------------------------------------------------------------------------------------------------ unary */
+
+/* As `decode` of a request or a reply that is not of a stream. */
+#define UNARY(name, Type)                                                    \
+    static plasmon_status_t name##_taken(const Plasmon__V1__##Type *message, \
+                                         struct pl_err *err)                 \
+    {                                                                        \
+        Plasmon__V1__##Type *got;                                            \
+        plasmon_status_t status;                                             \
+        uint8_t *bytes;                                                      \
+        size_t length;                                                       \
+                                                                             \
+        ASSERT_OK(wire_encode(&message->base, create, &bytes, &length));     \
+        wire_arena_reset(&arena);                                            \
+        pl_err_init(err);                                                    \
+        status = wire_decode_##name(&arena, bytes, length, &got, err);       \
+        pl_free(bytes);                                                      \
+        return status;                                                       \
+    }
+UNARY(status_request, StatusRequest)
+UNARY(status_reply, StatusReply)
+UNARY(drain_request, DrainRequest)
+UNARY(drain_reply, DrainReply)
+UNARY(list_request, ListRequest)
+
+static char *text_of(char fill, size_t length)
+{
+    static char text[WIRE_TEXT_BYTES_MAX + 2];
+
+    memset(text, fill, length);
+    text[length] = '\0';
+    return text;
+}
+
+TEST(requests_outside_streams_are_checked)
+{
+    Plasmon__V1__StatusRequest status = PLASMON__V1__STATUS_REQUEST__INIT;
+    Plasmon__V1__DrainRequest drain   = PLASMON__V1__DRAIN_REQUEST__INIT;
+    Plasmon__V1__ListRequest list     = PLASMON__V1__LIST_REQUEST__INIT;
+    struct pl_err err;
+
+    ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
+    status.host = text_of('h', WIRE_NAME_BYTES_MAX);
+    ASSERT_OK(status_request_taken(&status, &err));
+    status.host = text_of('h', WIRE_NAME_BYTES_MAX + 1);
+    ASSERT_STATUS(status_request_taken(&status, &err), PLASMON_ELIMIT);
+    ASSERT_CONTAINS(err.text, "host");
+
+    drain.node        = text_of('n', WIRE_NAME_BYTES_MAX);
+    drain.deadline_ms = WIRE_DRAIN_MS_MAX;
+    ASSERT_OK(drain_request_taken(&drain, &err));
+    drain.deadline_ms++;
+    ASSERT_STATUS(drain_request_taken(&drain, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "a day");
+    drain.deadline_ms = 0;
+    drain.node        = text_of('n', WIRE_NAME_BYTES_MAX + 1);
+    ASSERT_STATUS(drain_request_taken(&drain, &err), PLASMON_ELIMIT);
+    ASSERT_CONTAINS(err.text, "node");
+
+    list.kind   = PLASMON__V1__LIST_KIND__LIST_NODES;
+    list.device = WIRE_DEVICES_MAX;
+    ASSERT_OK(list_request_taken(&list, &err));
+    list.device++;
+    ASSERT_STATUS(list_request_taken(&list, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "device 65535");
+    list.device = 0;
+    list.kind   = (Plasmon__V1__ListKind)(PLASMON__V1__LIST_KIND__LIST_NODES + 1);
+    ASSERT_STATUS(list_request_taken(&list, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "kind 3");
+    wire_arena_finish(&arena);
+}
+
+TEST(answers_outside_streams_are_checked)
+{
+    Plasmon__V1__StatusReply status      = PLASMON__V1__STATUS_REPLY__INIT;
+    Plasmon__V1__DrainReply drain        = PLASMON__V1__DRAIN_REPLY__INIT;
+    Plasmon__V1__Histogram histogram     = PLASMON__V1__HISTOGRAM__INIT;
+    Plasmon__V1__Histogram *histograms[] = {&histogram, &histogram};
+    struct pl_err err;
+
+    ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
+    drain.text = text_of('t', WIRE_TEXT_BYTES_MAX);
+    ASSERT_OK(drain_reply_taken(&drain, &err));
+    drain.text = text_of('t', WIRE_TEXT_BYTES_MAX + 1);
+    ASSERT_STATUS(drain_reply_taken(&drain, &err), PLASMON_ELIMIT);
+    ASSERT_CONTAINS(err.text, "text");
+
+    status.n_histograms = 2;
+    status.histograms   = histograms;
+    ASSERT_OK(status_reply_taken(&status, &err));
+    histogram.why = (Plasmon__V1__WaitWhy)WIRE_WAIT_WHYS;
+    ASSERT_STATUS(status_reply_taken(&status, &err), PLASMON_EMALFORMED);
+    ASSERT_CONTAINS(err.text, "histogram");
+    status.n_histograms = 0;
+    status.store_socket = text_of('s', WIRE_NAME_BYTES_MAX + 1);
+    ASSERT_STATUS(status_reply_taken(&status, &err), PLASMON_ELIMIT);
+    ASSERT_CONTAINS(err.text, "store_socket");
+    wire_arena_finish(&arena);
+}
+
 TEST_MAIN()
