@@ -34,6 +34,8 @@ on_host() { # on_host N NAME COMMAND..: in the background, in process namespaces
   ip netns exec "$tag-$host" unshare --pid --fork --kill-child "$@" >"$dir/$name.log" 2>&1 &
   pids+=($!)
 }
+# signal_program SIGNAL PID: to the program itself. PID is unshare, which ends when that has ended, and with it what it held: a port, say.
+signal_program() { kill -"$1" "$(cat "/proc/$2/task/$2/children")"; }
 bulk=(--bulk-plain)
 head_tls=()
 # use_tls: from now on everything between hosts goes over mutual TLS, with certificates made here

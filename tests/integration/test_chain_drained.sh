@@ -62,7 +62,7 @@ moved_once "$host"
 in_host1 "$bin/plasmon" drain "host$host" --undo || fail "undo"
 
 begin
-kill -TERM "$(cat "/proc/${store[$host]}/task/${store[$host]}/children")" # the child of unshare
+signal_program TERM "${store[$host]}"
 wait "${store[$host]}"
 grep -q "ending: it was drained" "$dir/store$host.log" || fail "the store did not wait until it was drained"
 wait $runner || fail "readers beside host $host, which got SIGTERM: $(cat "$dir/program.log")"

@@ -14,7 +14,7 @@ start_head() {
   head=${pids[-1]}
 }
 kill_head() {
-  kill -KILL "$head"
+  signal_program KILL "$head"
   wait "$head" 2>/dev/null
 }
 wait_log() { # wait_log NAME TEXT
@@ -25,7 +25,6 @@ start_head head
 for i in 1 2 3; do start_store $i; store[i]=${pids[-1]}; done
 mkfifo "$dir/go"
 drain() { in_host1 "$bin/plasmon" drain "$@"; }
-store_pid() { cat "/proc/${store[$1]}/task/${store[$1]}/children"; } # the child of unshare
 begin() { # begin DEVICES NODE: until its objects are there
   in_host1 "$program" leave "$1" "$dir/go" "$2" >"$dir/program.log" 2>&1 &
   runner=$!
@@ -47,13 +46,13 @@ grep -Eq '[1-9][0-9]* \([^)]*\) are not yet' "$dir/said" || fail "what is left w
 drain host3 --undo || fail "undo"
 drain host3 --deadline 60 --json >"$dir/said" || fail "drain: $(cat "$dir/said")"
 grep -q '"done":true.*"objects_left":0' "$dir/said" || fail "the report: $(cat "$dir/said")"
-kill -KILL "${store[3]}"
+signal_program KILL "${store[3]}"
 wait "${store[3]}" 2>/dev/null
 end "values of a node that was drained and killed"
 
 begin 4 host2
 kill_head
-kill -TERM "$(store_pid 2)"
+signal_program TERM "${store[2]}"
 wait_log store2 "leaving when what lies only here is elsewhere"
 start_head next
 wait "${store[2]}"
