@@ -1,5 +1,6 @@
 /*
- * Collectives, inside: collective.c has members and results, collective_ways.c decides who does what, collective_step.c starts the launches.
+ * Collectives, inside: collective.c has members and results, collective_ways.c decides who does what; collective_step.c (copies), collective_reduce.c and
+ * collective_together.c (by a team) start the launches.
  */
 #ifndef HEAD_COLLECTIVE_H
 #define HEAD_COLLECTIVE_H
@@ -88,12 +89,6 @@ bool collective_copy(struct collective *c, struct collective_out *out,
 bool collective_join(struct collective *c, struct collective_out *out,
                      const struct pl_box *cover, const struct collective_part *from,
                      const struct pl_box *boxes, uint32_t count, uint32_t axis);
-/*
- * `part` of all members, reduced in their order on the device, becomes to->box of to->array. first: the member whose bytes are asked for
- * first, so that not all devices ask the same one. false: c->failure.
- */
-bool collective_reduce(struct collective *c, struct head_device *device, uint32_t first,
-                       const struct pl_box *part, const struct collective_part *to);
 /* Part number `index` of as many equal ones along the slowest dimension. */
 static inline struct pl_box collective_slab(const struct pl_box *box, uint32_t index,
                                             uint32_t parts)
@@ -104,6 +99,16 @@ static inline struct pl_box collective_slab(const struct pl_box *box, uint32_t i
     out.start[0] += out.count[0] * index;
     return out;
 }
+
+/* ---- collective_reduce.c */
+/*
+ * `part` of all members, reduced in their order on the device, becomes to->box of to->array. first: the member whose bytes are asked for
+ * first, so that not all devices ask the same one. false: c->failure.
+ */
+bool collective_reduce(struct collective *c, struct head_device *device, uint32_t first,
+                       const struct pl_box *part, const struct collective_part *to);
+
+/* ---- collective_together.c */
 /*
  * By a team of the results' devices: all of the members, reduced, becomes every result; or, scattered, its part i result i. The same of members
  * that are gathered. *out_done false: they cannot be, and nothing was begun. false: c->failure.
