@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "worker/executor.h"
+#include "worker/pair_news.h"
 
 /* From when both sides have begun; NCCL takes a tenth of a second, the first time a second or two (its kernels are loaded). */
 #define OPEN_TIMEOUT_MS 30000u
@@ -323,48 +324,21 @@ void worker_pair_op_report(void *user, const struct worker_pair_report *report)
 static void news_take(struct worker_executor *executor,
                       const struct transfer_pair_news *news)
 {
-    const struct worker_pair_key key = {.peer     = news->key.peer,
-                                        .receives = news->key.receives,
-                                        .epoch    = news->key.epoch,
-                                        .team     = news->key.team};
-    struct worker_pair_report report = {
-        .key = key, .chunk = news->first_chunk, .text = news->text};
+    struct worker_pair_report report;
 
-    switch (news->event) {
-    case TRANSFER_PAIR_OPENED:
-        worker_core_pair_opened(executor->core, &key, news->status, news->text,
-                                news->bytes);
-        return;
-    case TRANSFER_PAIR_CLOSED:
-        worker_core_pair_closed(executor->core, &key);
-        return;
-    case TRANSFER_PAIR_ENDED:
-        worker_core_pair_ended(executor->core, &key);
-        return;
-    case TRANSFER_PAIR_QUIET:
-        worker_core_pair_quiet(executor->core, &key);
-        return;
-    case TRANSFER_PAIR_MADE:
-        report.event = PLASMON__V1__PAIR_EVENT__PAIR_MADE;
-        report.id    = news->id;
-        break;
-    case TRANSFER_PAIR_STALLED:
-        report.event = PLASMON__V1__PAIR_EVENT__PAIR_STALLED;
-        break;
-    case TRANSFER_PAIR_TROUBLE:
-        if (key.team != 0) {
-            pl_warn("worker", "team %u: %s", key.team, news->text);
-        } else {
-            pl_warn("worker", "pair %s device %u: %s", key.receives ? "from" : "to",
-                    key.peer, news->text);
-        }
-        report.event = PLASMON__V1__PAIR_EVENT__PAIR_TROUBLE;
-        break;
-    case TRANSFER_PAIR_TURN:
+    if (news->event == TRANSFER_PAIR_TURN) {
         (void)worker_executor_must(executor, transfer_pairs_stage_next(executor->pairs));
         return;
     }
-    executor->reports->pair(executor->reports->user, &report);
+    if (news->event == TRANSFER_PAIR_TROUBLE && news->key.team != 0) {
+        pl_warn("worker", "team %u: %s", news->key.team, news->text);
+    } else if (news->event == TRANSFER_PAIR_TROUBLE) {
+        pl_warn("worker", "pair %s device %u: %s", news->key.receives ? "from" : "to",
+                news->key.peer, news->text);
+    }
+    if (worker_pair_news(executor->core, news, &report)) {
+        executor->reports->pair(executor->reports->user, &report);
+    }
 }
 
 void worker_pairs_collect(struct worker_executor *executor)

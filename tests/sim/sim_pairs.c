@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "worker/pair_news.h"
 
 enum {
     THREAD_MAX_NS = 60000,
@@ -83,44 +84,15 @@ static void pair_step(void *user, uint64_t arg, void *data);
 
 /* ------------------------------------------------------------------------------------------ news */
 
-/* What the main thread makes of it: worker/pair_device.c. */
 static void news_take(struct sim_worker *worker, const struct transfer_pair_news *news)
 {
-    const struct worker_pair_key key = {.peer     = news->key.peer,
-                                        .receives = news->key.receives,
-                                        .epoch    = news->key.epoch,
-                                        .team     = news->key.team};
-    struct worker_pair_report report = {
-        .key = key, .chunk = news->first_chunk, .text = news->text};
+    struct worker_pair_report report;
 
-    switch (news->event) {
-    case TRANSFER_PAIR_OPENED:
-        worker_core_pair_opened(worker->core, &key, news->status, news->text, news->bytes);
-        return;
-    case TRANSFER_PAIR_CLOSED:
-        worker_core_pair_closed(worker->core, &key);
-        return;
-    case TRANSFER_PAIR_ENDED:
-        worker_core_pair_ended(worker->core, &key);
-        return;
-    case TRANSFER_PAIR_QUIET:
-        worker_core_pair_quiet(worker->core, &key);
-        return;
-    case TRANSFER_PAIR_TURN:
+    if (news->event == TRANSFER_PAIR_TURN) {
         sim_pairs_stage_next(worker);
-        return;
-    case TRANSFER_PAIR_MADE:
-        report.event = PLASMON__V1__PAIR_EVENT__PAIR_MADE;
-        report.id    = news->id;
-        break;
-    case TRANSFER_PAIR_STALLED:
-        report.event = PLASMON__V1__PAIR_EVENT__PAIR_STALLED;
-        break;
-    case TRANSFER_PAIR_TROUBLE:
-        report.event = PLASMON__V1__PAIR_EVENT__PAIR_TROUBLE;
-        break;
+    } else if (worker_pair_news(worker->core, news, &report)) {
+        sim_worker_ops.report_pair(worker, &report);
     }
-    sim_worker_ops.report_pair(worker, &report);
 }
 
 static void news_come(void *user, uint64_t arg, void *data)
