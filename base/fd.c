@@ -239,7 +239,10 @@ plasmon_status_t pl_fd_recv(int socket, void *bytes, size_t *io_bytes, int *out_
         for (unsigned i = 0; i < fd_count && i < fd_max; i++) {
             pl_fd_close(&out_fds[i]);
         }
-        return PLASMON_EMALFORMED;
+        /* Cut although there was room for more: the kernel could make no further descriptor here. */
+        return (message.msg_flags & MSG_CTRUNC) != 0 && fd_count < PL_FD_MAX_PER_MESSAGE
+                   ? PLASMON_ELIMIT
+                   : PLASMON_EMALFORMED;
     }
 
     *io_bytes    = (size_t)received;

@@ -34,8 +34,12 @@ void pl_fd_close(int *io_fd); /* -1 is fine; sets -1 */
 
 /*
  * One datagram-like message with descriptors over a SOCK_SEQPACKET socket. recv: *io_bytes is capacity in, length out;
- * 0 length with PLASMON_ECLOSED at end of file. Received descriptors are the caller's.
+ * 0 length with PLASMON_ECLOSED at end of file; EMALFORMED: more than there is room for; ELIMIT: this process has no descriptor left for those that came
+ * (PL_FD_NONE_LEFT says what to do), and the message is lost. Received descriptors are the caller's.
  */
+#define PL_FD_NONE_LEFT                                                                   \
+    "no descriptor is left for what was sent: raise the limit of open files (ulimit -n, " \
+    "LimitNOFILE=)"
 plasmon_status_t pl_fd_send(int socket, const void *bytes, size_t length, const int *fds,
                             unsigned fd_count) PL_MUST_CHECK;
 plasmon_status_t pl_fd_recv(int socket, void *bytes, size_t *io_bytes, int *out_fds,

@@ -76,6 +76,9 @@ static plasmon_status_t control_recv(struct shared *shared, uint64_t deadline_ns
     *out_count = PL_FD_MAX_PER_MESSAGE;
     memset(out, 0, sizeof(*out));
     status = pl_fd_recv(shared->control_fd, out, &bytes, fds, out_count);
+    if (status == PLASMON_ELIMIT) {
+        return pl_err_set(err, status, "shared memory of this host: %s", PL_FD_NONE_LEFT);
+    }
     if (status != PLASMON_OK && status != PLASMON_EMALFORMED) {
         return pl_err_set(err, PLASMON_ECLOSED, "plasmon-store of this host is gone");
     }

@@ -148,8 +148,13 @@ plasmon_status_t store_link_receive(struct store_link *link,
     *out_fd = -1;
     memset(out_message, 0, sizeof(*out_message));
     status = pl_fd_recv(link->fd, out_message, &length, out_fd, &count);
-    if (status != PLASMON_OK && status != PLASMON_EMALFORMED) {
+    if (status == PLASMON_EAGAIN) {
         return status;
+    }
+    if (status != PLASMON_OK && status != PLASMON_EMALFORMED) {
+        return pl_err_set(err, status, "%s",
+                          status == PLASMON_ELIMIT ? PL_FD_NONE_LEFT
+                                                   : pl_status_text(status));
     }
     status = store_control_check(out_message, length, status != PLASMON_OK, err);
     if (status != PLASMON_OK) {

@@ -34,8 +34,8 @@ plasmon_status_t store_link_flush(struct store_link *link) PL_MUST_CHECK;
 bool store_link_pending(
     const struct store_link *link); /* wants to know when it is writable */
 /*
- * One message. EAGAIN: none there; ECLOSED: end of file; EMALFORMED, EVERSION: not one of ours (text says why). At most one
- * descriptor comes in on any message of ours; *out_fd is the caller's, or -1.
+ * One message. EAGAIN: none there. Else err says why: ECLOSED: end of file; EMALFORMED, EVERSION: not one of ours; ELIMIT: no descriptor is left for the
+ * one that came with it, and the message is lost. At most one descriptor comes in on any message of ours; *out_fd is the caller's, or -1.
  */
 plasmon_status_t store_link_receive(struct store_link *link,
                                     struct store_control *out_message, int *out_fd,

@@ -216,7 +216,8 @@ static bool worker_read(struct store_daemon *daemon, struct store_worker *worker
 
         if (status == PLASMON_OK) {
             worker_message(daemon, worker, &message, fd);
-        } else if (status == PLASMON_EMALFORMED || status == PLASMON_EVERSION) {
+        } else if (status == PLASMON_EMALFORMED || status == PLASMON_EVERSION ||
+                   status == PLASMON_ELIMIT) {
             worker_fence(daemon, worker, err.text);
             return false;
         } else {

@@ -281,7 +281,9 @@ static plasmon_status_t receive_blocking(struct worker_shared *shared,
     status = pl_fd_recv(shared->control_fd, message, &bytes, fds, &fd_count);
 
     if (status != PLASMON_OK && status != PLASMON_EMALFORMED) {
-        return pl_err_set(err, status, "control socket: %s", pl_status_text(status));
+        return pl_err_set(err, status, "control socket: %s",
+                          status == PLASMON_ELIMIT ? PL_FD_NONE_LEFT
+                                                   : pl_status_text(status));
     }
     message->text[sizeof(message->text) - 1] = '\0';
     status = store_control_check(message, bytes, status != PLASMON_OK, &why);

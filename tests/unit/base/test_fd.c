@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -259,6 +260,58 @@ TEST(messages_too_large_for_the_receiver_leak_no_descriptor)
     ASSERT_STATUS(send_to_a_small_receiver(5, 2), PLASMON_EMALFORMED);
     ASSERT_STATUS(send_to_a_small_receiver(4, 3), PLASMON_EMALFORMED);
     ASSERT_STATUS(send_to_a_small_receiver(10, 5), PLASMON_EMALFORMED);
+    ASSERT_EQ(count_open_fds(), before);
+}
+
+/* From here on no descriptor can be made; returns what the limit was. */
+static struct rlimit no_more_descriptors(void)
+{
+    struct rlimit limit, none;
+    int next = dup(STDIN_FILENO);
+
+    ASSERT_TRUE(next >= 0);
+    ASSERT_EQ(close(next), 0);
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none          = limit;
+    none.rlim_cur = (rlim_t)next;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    return limit;
+}
+
+/* It is not the peer's fault, and what comes next is as good as ever. */
+TEST(a_receiver_without_descriptors_is_told_apart_from_a_peer_that_sends_too_many)
+{
+    static const int fds[3] = {STDIN_FILENO, STDIN_FILENO, STDIN_FILENO};
+    unsigned before         = count_open_fds();
+    struct rlimit limit;
+    char byte = 0;
+    int ends[2];
+
+    make_pair(ends);
+    for (unsigned left = 0; left < 3; left++) {
+        int got[PL_FD_MAX_PER_MESSAGE];
+        unsigned count = PL_FD_MAX_PER_MESSAGE;
+        size_t bytes   = 1;
+        struct rlimit some;
+
+        ASSERT_OK(pl_fd_send(ends[0], "a", 1, fds, 3));
+        ASSERT_OK(pl_fd_send(ends[0], "b", 1, fds, 1));
+        limit = no_more_descriptors();
+        ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &some), 0);
+        some.rlim_cur += left;
+        ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &some), 0);
+        ASSERT_STATUS(pl_fd_recv(ends[1], &byte, &bytes, got, &count), PLASMON_ELIMIT);
+        ASSERT_EQ(count, 0);
+        ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+
+        count = PL_FD_MAX_PER_MESSAGE;
+        ASSERT_OK(pl_fd_recv(ends[1], &byte, &bytes, got, &count));
+        ASSERT_EQ(byte, 'b');
+        ASSERT_EQ(count, 1);
+        pl_fd_close(&got[0]);
+    }
+    pl_fd_close(&ends[0]);
+    pl_fd_close(&ends[1]);
     ASSERT_EQ(count_open_fds(), before);
 }
 

@@ -1,6 +1,7 @@
 /* The host's shared memory against a store in a thread: real descriptors, the real object table. */
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -293,6 +294,38 @@ TEST(a_buffer_that_spans_chunks_is_one_piece)
     ASSERT_OK(shared_pin(&shared, KEY(0, 4, 1), pl_now_ns() + SECOND_NS, &pin, &err));
     ASSERT_EQ(memcmp(pin.data, data, sizeof(data)), 0);
     ASSERT_EQ(store.gets, 2);
+    shared_unpin(&pin);
+    end(&store, &shared);
+}
+
+/* The store is another thread here; the chunk that clients write it gives as it is, and so needs no descriptor for that. */
+TEST(a_program_without_descriptors_is_told_so_and_may_go_on_when_it_has_some)
+{
+    struct fake_store store;
+    struct shared shared;
+    struct shared_pin pin;
+    struct rlimit limit, none;
+    struct pl_err err = {0};
+    int next;
+
+    begin(&store, &shared);
+    ASSERT_OK(shared_ensure(&shared, NULL, &err));
+    store_table_alloc(store.table, 3, 1, CHUNK_BYTES, &bytes_1000, 0, 1);
+    store_table_seal(store.table, 3);
+    /* Once it answers this it has closed what it opened to set us up. */
+    ASSERT_OK(shared_take_head_fd(&shared, true, pl_now_ns() + 5 * SECOND_NS, &next, &err));
+    ASSERT_EQ(close(next), 0);
+    next = dup(STDIN_FILENO);
+    ASSERT_EQ(close(next), 0);
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none          = limit;
+    none.rlim_cur = (rlim_t)next;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    ASSERT_STATUS(shared_pin(&shared, KEY(0, 3, 1), pl_now_ns() + SECOND_NS, &pin, &err),
+                  PLASMON_ELIMIT);
+    ASSERT_CONTAINS(err.text, "ulimit -n");
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    ASSERT_OK(shared_pin(&shared, KEY(0, 3, 1), pl_now_ns() + SECOND_NS, &pin, &err));
     shared_unpin(&pin);
     end(&store, &shared);
 }
