@@ -124,6 +124,33 @@ TEST(directories_are_filled_in_order_and_up_to_their_limits)
     ASSERT_EQ(rmdir(second), 0);
 }
 
+/* There are only so many, and a store lives long. */
+TEST(the_entry_of_what_is_forgotten_is_used_again)
+{
+    static uint8_t data[BYTES];
+    struct store_spill_files files;
+    struct pl_err err;
+    char dir[64];
+    const char *text = dir;
+
+    folder(dir);
+    ASSERT_OK(store_spill_files_init(&files, &text, 1, &err));
+    for (uint64_t number = 1; number <= 20; number++) {
+        ASSERT_OK(store_spill_files_write(&files, number, data, 64, &err));
+        if (number > 2) {
+            store_spill_files_forget(&files, number - 2);
+        }
+    }
+    ASSERT_EQ(files.index->entry_end, 3);
+    store_spill_files_forget_all(&files, 2);
+    for (uint64_t number = 30; number < 33; number++) {
+        ASSERT_OK(store_spill_files_write(&files, number, data, 64, &err));
+    }
+    ASSERT_EQ(files.index->entry_end, 3);
+    store_spill_files_finish(&files);
+    ASSERT_EQ(rmdir(dir), 0);
+}
+
 TEST(a_directory_that_cannot_be_used_is_refused_by_name)
 {
     const char *missing = "/nonexistent/spill";
@@ -257,6 +284,78 @@ TEST(whoever_wants_more_memory_hears_when_there_is_more_or_that_there_is_none)
     pl_fd_close(&waiter.fd);
     pl_cond_finish(&waiter.changed);
     pl_mutex_finish(&waiter.lock);
+}
+
+static void slab_cannot_be_made(void *user)
+{
+    struct waiter *waiter = user;
+
+    store_spill_slab_made(waiter->spill, PLASMON_ENOMEM, -1, 0, 0, "no RAM");
+}
+
+/* Nobody waits for ever, nor does who asks later. */
+TEST(whoever_wants_memory_that_cannot_be_made_is_told_so)
+{
+    struct waiter waiter = {.fd = -1};
+    struct pl_err err;
+
+    ASSERT_OK(pl_mutex_init(&waiter.lock, PL_RANK_LEAF));
+    ASSERT_OK(pl_cond_init(&waiter.changed));
+    ASSERT_OK(store_spill_create(8 * BYTES, NULL, 0, &waiter.spill, &err));
+    ASSERT_OK(store_spill_start(waiter.spill, slab_cannot_be_made, done, &waiter));
+    for (uint64_t id = 1; id <= 2; id++) {
+        ask_for_slab(&waiter, id, 0);
+        expect_slab(&waiter, id, PLASMON_ENOMEM, 0);
+    }
+    store_spill_destroy(waiter.spill);
+    pl_cond_finish(&waiter.changed);
+    pl_mutex_finish(&waiter.lock);
+}
+
+/* What a head says that is wrong: nothing outside of the memory is read, or written. */
+TEST(what_lies_outside_of_the_memory_is_refused)
+{
+    static const struct store_spill_op wrong[] = {
+        {.kind = STORE_SPILL_WRITE, .offset = 4 * BYTES, .bytes = 1},
+        {.kind = STORE_SPILL_WRITE, .offset = 3 * BYTES, .bytes = BYTES + 1},
+        {.kind = STORE_SPILL_WRITE, .offset = 0, .bytes = 4 * BYTES + 1},
+        {.kind = STORE_SPILL_WRITE, .offset = 0, .bytes = UINT64_MAX},
+        {.kind = STORE_SPILL_WRITE, .offset = UINT64_MAX, .bytes = BYTES},
+        {.kind = STORE_SPILL_WRITE, .offset = UINT64_MAX - BYTES + 1, .bytes = BYTES},
+        {.kind = STORE_SPILL_READ, .offset = 0, .bytes = 5 * BYTES, .file = 2},
+        {.kind = STORE_SPILL_MOVE, .offset = 4 * BYTES, .bytes = BYTES},
+        {.kind = STORE_SPILL_MOVE, .offset = 0, .bytes = BYTES, .file = 4 * BYTES},
+        {.kind = STORE_SPILL_MOVE, .offset = 0, .bytes = BYTES, .file = UINT64_MAX},
+    };
+    struct waiter waiter = {.fd = -1};
+    struct store_spill_result result;
+    struct pl_err err;
+    char dir[64];
+    const char *text = dir;
+
+    folder(dir);
+    ASSERT_OK(pl_mutex_init(&waiter.lock, PL_RANK_LEAF));
+    ASSERT_OK(pl_cond_init(&waiter.changed));
+    ASSERT_OK(pl_memfd_create("test", 4 * BYTES, &waiter.fd));
+    ASSERT_OK(store_spill_create(4 * BYTES, &text, 1, &waiter.spill, &err));
+    ASSERT_OK(store_spill_start(waiter.spill, slab_wanted, done, &waiter));
+    ask_for_slab(&waiter, 1, 0);
+    expect_slab(&waiter, 1, PLASMON_OK, 4 * BYTES);
+    for (uint32_t i = 0; i < PL_COUNT(wrong); i++) {
+        struct store_spill_op op = wrong[i];
+
+        op.id = i + 2;
+        store_spill_ask(waiter.spill, &op);
+        wait_done(&waiter, i + 2);
+        ASSERT_TRUE(store_spill_take(waiter.spill, &result));
+        ASSERT_STATUS(result.status, PLASMON_ERANGE);
+        ASSERT_CONTAINS(result.text, "of the spill memory");
+    }
+    store_spill_destroy(waiter.spill);
+    pl_fd_close(&waiter.fd);
+    pl_cond_finish(&waiter.changed);
+    pl_mutex_finish(&waiter.lock);
+    ASSERT_EQ(rmdir(dir), 0);
 }
 
 TEST(what_is_asked_is_done_once_and_in_order)

@@ -187,6 +187,36 @@ TEST(files_are_taken_over_and_go_on)
     ASSERT_EQ(rmdir(second), 0);
 }
 
+/* No entry is given to two values, whoever wrote them. */
+TEST(what_a_store_adds_is_there_for_the_next_one)
+{
+    char dir[64];
+    const char *dirs[] = {dir};
+    struct store_spill_files files;
+    struct kept kept;
+    struct pl_err err;
+    uint8_t count = 3;
+
+    folder(dir);
+    files_written(&kept, dirs, 1, count);
+    for (unsigned round = 0; round < 3; round++) {
+        adopt(&files, &kept, dirs, 1);
+        kept_close(&kept);
+        for (uint8_t i = 1; i <= count; i++) {
+            expect_there(&files, i);
+        }
+        for (unsigned more = 0; more < 3; more++) {
+            fill(++count);
+            ASSERT_OK(store_spill_files_write(&files, count, data, BYTES, &err));
+        }
+        ASSERT_EQ(files.index->entry_end, count);
+        keep_files(&kept, &files);
+        store_spill_files_finish(&files);
+    }
+    kept_close(&kept);
+    ASSERT_EQ(rmdir(dir), 0);
+}
+
 TEST(a_directory_that_is_not_given_any_more_is_read_and_not_written)
 {
     char first[64], second[64];
@@ -587,6 +617,29 @@ TEST(without_its_host_memory_nothing_is_taken_over_and_the_disk_is_free_again)
     ASSERT_OK(store_spill_adopt(new, MEMORY, kept.parts, kept.count, NULL, 0, &number));
     ASSERT_EQ(store_spill_life(new), life);
     ASSERT_EQ(number, 0);
+    store_spill_destroy(new);
+    kept_close(&kept);
+}
+
+/* Its number is right, and its size is not: what the index says lies in it may lie behind its end. */
+TEST(host_memory_of_another_size_is_not_taken_for_the_one_that_is_needed)
+{
+    const struct store_spill_slab small = {.id = SLAB, .bytes = 2 * BYTES};
+    struct kept kept                    = {.count = 0};
+    struct store_spill *new;
+    const char *text;
+    struct pl_err err;
+    uint64_t number;
+    char dir[64];
+
+    test_expect_log();
+    folder(dir);
+    text = dir;
+    (void)store_kept(&kept, dir, SLAB, false);
+    ASSERT_OK(store_spill_create(4 * BYTES, &text, 1, &new, &err));
+    ASSERT_STATUS(
+        store_spill_adopt(new, MEMORY, kept.parts, kept.count, &small, 1, &number),
+        PLASMON_ENOENT);
     store_spill_destroy(new);
     kept_close(&kept);
 }
