@@ -26,6 +26,7 @@ for i in 1 2 3; do start_store $i; store[i]=${pids[-1]}; done
 mkfifo "$dir/go"
 drain() { in_host1 "$bin/plasmon" drain "$@"; }
 begin() { # begin DEVICES NODE: until its objects are there
+  : >"$dir/program.log" # the last one's was ready, too
   in_host1 "$program" leave "$1" "$dir/go" "$2" >"$dir/program.log" 2>&1 &
   runner=$!
   until grep -q '^ready$' "$dir/program.log" 2>/dev/null; do
@@ -34,7 +35,7 @@ begin() { # begin DEVICES NODE: until its objects are there
   done
 }
 end() {
-  echo x >"$dir/go"
+  timeout 100 bash -c 'echo x >"$1"' - "$dir/go" || fail "nobody waits: $(cat "$dir/program.log")"
   wait $runner || fail "$1"
 }
 
