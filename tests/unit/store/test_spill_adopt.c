@@ -669,27 +669,34 @@ TEST(a_slab_that_was_being_made_is_used)
     kept_close(&kept);
 }
 
+/* A store that took over one whose slab was in use; *out_fd is the slab. */
+static struct store_spill *taken_over(struct kept *kept, const char *dir, int *out_fd)
+{
+    struct store_spill *new;
+    struct pl_err err;
+    uint64_t number = 0;
+
+    (void)store_kept(kept, dir, SLAB, false);
+    ASSERT_OK(pl_memfd_create("slab", 4 * BYTES, out_fd));
+    ASSERT_OK(store_spill_create(4 * BYTES, &dir, 1, &new, &err));
+    ASSERT_OK(store_spill_adopt(new, MEMORY, kept->parts, kept->count, &slab, 1, &number));
+    ASSERT_OK(store_spill_slab_found(new, *out_fd, number));
+    ASSERT_EQ(store_spill_slab(new), SLAB);
+    ASSERT_OK(store_spill_start(new, unwanted, nothing, NULL));
+    return new;
+}
+
 /* What the workers still have to say is how far it may be used; what lies in it is there meanwhile. */
 TEST(a_slab_that_was_in_use_is_there_and_grows_as_its_workers_say)
 {
     struct kept kept = {.count = 0};
     struct store_spill_result result;
     struct store_spill *new;
-    const char *text;
-    struct pl_err err;
-    uint64_t number = 0;
     char dir[64];
     int fd;
 
     folder(dir);
-    text = dir;
-    (void)store_kept(&kept, dir, SLAB, false);
-    ASSERT_OK(pl_memfd_create("slab", 4 * BYTES, &fd));
-    ASSERT_OK(store_spill_create(4 * BYTES, &text, 1, &new, &err));
-    ASSERT_OK(store_spill_adopt(new, MEMORY, kept.parts, kept.count, &slab, 1, &number));
-    ASSERT_OK(store_spill_slab_found(new, fd, number));
-    ASSERT_EQ(store_spill_slab(new), SLAB);
-    ASSERT_OK(store_spill_start(new, unwanted, nothing, NULL));
+    new = taken_over(&kept, dir, &fd);
     ask(new, 2, STORE_SPILL_READ, BYTES, 1);
     expect_done(new, 2, PLASMON_OK);
 
@@ -719,22 +726,13 @@ TEST(a_slab_that_was_in_use_stays_when_a_worker_has_none_of_it)
 {
     struct kept kept = {.count = 0};
     struct store_spill *new;
-    const char *text;
-    struct pl_err err;
-    uint64_t number = 0;
     char dir[64];
     int fd;
 
     folder(dir);
-    text = dir;
-    (void)store_kept(&kept, dir, SLAB, false);
-    ASSERT_OK(pl_memfd_create("slab", 4 * BYTES, &fd));
-    ASSERT_OK(store_spill_create(4 * BYTES, &text, 1, &new, &err));
-    ASSERT_OK(store_spill_adopt(new, MEMORY, kept.parts, kept.count, &slab, 1, &number));
-    ASSERT_OK(store_spill_slab_found(new, fd, number));
+    new = taken_over(&kept, dir, &fd);
     store_spill_slab_made(new, PLASMON_ENOMEM, fd, SLAB, 0, "none");
     ASSERT_EQ(store_spill_slab(new), SLAB);
-    ASSERT_OK(store_spill_start(new, unwanted, nothing, NULL));
     ask(new, 2, STORE_SPILL_READ, BYTES, 1);
     expect_done(new, 2, PLASMON_OK);
     store_spill_destroy(new);
