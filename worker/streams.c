@@ -29,7 +29,7 @@
  * OVERWRITING. After a crash whatever the words do not show as done is done again. What has read or written a buffer must not be done again
  * after another stream has overwritten it, so a launch that overwrites waits for the other stream's word too, not just for its work, if what is there
  * uses what it overwrites. (In one stream the word covers both, or neither: then the head knows that the reader cannot run again.) What it only reads is made
- * again with the same content. A launch whose memory was another
+ * again with the same content. What only waits waits for words, and who overwrites behind it for its word. A launch whose memory was another
  * buffer's a moment ago (reuse.c) waits for the words of all that used that, in its own stream too: of this overwriting the head
  * knows nothing.
  */
@@ -310,19 +310,32 @@ static bool uses_overwritten(const struct worker_core *core,
     return false;
 }
 
+/* It stands for what it waits for (head/task.c: a gate): whoever is behind it may overwrite what that uses, and names nothing but the gate. */
+static bool only_waits(const struct worker_launch *launch)
+{
+    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+}
+
 /* Launch `seq`, which is in that stream and not done, must be shown done before this one begins. */
 static bool word_first(const struct worker_core *core, const struct worker_launch *launch,
                        uint32_t stream, uint64_t seq)
 {
     const struct worker_launch *earlier = core->streams[stream].running.first;
 
-    if (!launch->overwrites || pl_bug("worker.overwrite_unsaid")) {
+    if (pl_bug("worker.overwrite_unsaid")) {
+        return false;
+    }
+    if (only_waits(launch)) {
+        return true;
+    }
+    if (!launch->overwrites) {
         return false;
     }
     while (earlier != NULL && earlier->seq < seq) {
         earlier = earlier->next;
     }
-    return earlier == NULL || uses_overwritten(core, earlier, launch);
+    return earlier == NULL || only_waits(earlier) ||
+           uses_overwritten(core, earlier, launch);
 }
 
 /* What comes behind launch `seq` of this device: the work of this one; or the write of that one's word too; or that if it uses what this one overwrites. */

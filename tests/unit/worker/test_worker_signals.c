@@ -178,6 +178,30 @@ TEST(a_word_that_another_stream_needs_does_not_wait)
     fake_destroy(fake);
 }
 
+/* A launch that only waits stands for what it waits for: whoever is behind it may overwrite what that uses, and names nothing else. */
+TEST(a_word_that_another_stream_needs_does_not_wait_behind_a_gate_either)
+{
+    struct fake *fake = busy(fake_create_lone());
+    struct fake_launch launch;
+
+    chain(fake, 3, 3);
+    fill(fake, 4); /* goes to the other stream */
+    (void)fake_calls(fake);
+    fake_launch_init(&launch, 5, PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 4); /* the stream of this one */
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 3);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_CONTAINS(fake_calls(fake), "signal:0:3 join:1:0");
+    fake_launch_init(&launch, 6, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_operand(&launch, KERNEL_OUT, SLOT, 4);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 5);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_CONTAINS(fake_calls(fake), "run:1:fill");
+    fake_destroy(fake);
+}
+
 /* What it only reads is made again with the same content: its work will do. */
 TEST(a_word_of_what_is_only_read_can_wait)
 {
