@@ -77,32 +77,6 @@ void pl_log(enum pl_log_level level, const char *module, const char *format, ...
     log_sink(log_user, level, module, text);
 }
 
-/*
- * Texts have parts that others chose: what a compiler said of their source, say. A line end is followed by spaces, so that no line of ours begins with what
- * they wrote, and what would tell a terminal what to do is a question mark. `out` has room for `bytes`.
- */
-static void log_clean(const char *text, char *out, size_t bytes)
-{
-    size_t left = strlen(text), room = bytes - 1;
-
-    while (left > 0 && room > 0) {
-        size_t plain = pl_text_control(text, left < room ? left : room);
-
-        memcpy(out, text, plain);
-        out += plain, text += plain, left -= plain, room -= plain;
-        if (left > 0 && room > 0) {
-            const char *instead = *text == '\n' ? "\n    " : *text == '\t' ? "\t" : "?";
-            size_t length       = strlen(instead) < room ? strlen(instead) : room;
-            size_t over         = (unsigned char)*text == 0xc2 ? 2 : 1;
-
-            memcpy(out, instead, length);
-            out += length, room -= length;
-            text += over, left -= over;
-        }
-    }
-    *out = '\0';
-}
-
 void pl_log_stderr(void *user, enum pl_log_level level, const char *module,
                    const char *text)
 {
@@ -117,7 +91,10 @@ void pl_log_stderr(void *user, enum pl_log_level level, const char *module,
     (void)gmtime_r(&now.tv_sec, &utc); /* UTC, so that lines of several hosts line up */
     (void)strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &utc);
 
-    log_clean(text, clean, sizeof(clean));
+    pl_text_clean(
+        text, clean,
+        sizeof(
+            clean)); /* texts have parts that others chose: what a compiler said of their source, say */
     length = snprintf(line, sizeof(line), "%s.%03ld %s %s: %s\n", date,
                       now.tv_nsec / 1000000, level_names[level], module, clean);
     if (length >= (int)sizeof(line)) {

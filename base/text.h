@@ -18,4 +18,10 @@ static inline size_t pl_text_control(const char *text, size_t length)
     return length;
 }
 
+/*
+ * `text` as it can be shown: a line end is followed by four spaces, so that no line of ours begins with what somebody else wrote, a tabulator stays, and what
+ * would tell a terminal what to do is a question mark. What does not fit into `bytes`, which are at least 1, is left out. `text` and `out` do not overlap. Any thread.
+ */
+void pl_text_clean(const char *text, char *out, size_t bytes);
+
 #endif

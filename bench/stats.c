@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/text.h"
 #include "bench/bench.h"
+
+#define DIE_TEXT_BYTES 16384 /* a compiler's words; the rest is left out */
 
 static int compare(const void *a, const void *b)
 {
@@ -50,14 +53,17 @@ void bench_say(const char *format, ...)
 
 _Noreturn void bench_die(const char *format, ...)
 {
+    char text[DIE_TEXT_BYTES], clean[DIE_TEXT_BYTES];
     va_list args;
 
-    (void)fflush(stdout);
-    fputs("plasmon bench: ", stderr);
     va_start(args, format);
-    (void)vfprintf(stderr, format, args);
+    (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    fputc('\n', stderr);
+    pl_text_clean(
+        text, clean,
+        sizeof(clean)); /* others have a part in it: a function's own words, say */
+    (void)fflush(stdout);
+    fprintf(stderr, "plasmon bench: %s\n", clean);
     exit(CLI_FAIL);
 }
 

@@ -86,24 +86,36 @@ static plasmon_status_t decode(struct wire_arena *arena,
     return pl_err_set(err, PLASMON_EMALFORMED, "%zu bytes are not a %s", length, name);
 }
 
+static void as_it_is(ProtobufCMessage *message)
+{
+    (void)message;
+}
+
 /* One public function a message; the body is the same but for its types. */
-#define WIRE_DECODE(function, struct_type, descriptor, limits, check, name)         \
-    plasmon_status_t function(struct wire_arena *arena, const uint8_t *bytes,       \
-                              size_t length, struct_type **out, struct pl_err *err) \
-    {                                                                               \
-        ProtobufCMessage *message = NULL;                                           \
-        plasmon_status_t status =                                                   \
-            decode(arena, &descriptor, limits, name, bytes, length, &message, err); \
-                                                                                    \
-        if (status == PLASMON_OK) {                                                 \
-            status = check((struct_type *)message, err);                            \
-            if (status == PLASMON_OK) {                                             \
-                *out = (struct_type *)message;                                      \
-            } else {                                                                \
-                status = check_below(err, status, name, -1);                        \
-            }                                                                       \
-        }                                                                           \
-        return status;                                                              \
+#define WIRE_DECODE(function, struct_type, descriptor, limits, check, name) \
+    WIRE_DECODE_AS(function, struct_type, descriptor, limits, check, name, as_it_is)
+/* .. and what is then done with it; answers are for somebody's terminal. */
+#define WIRE_DECODE_ANSWER(function, struct_type, descriptor, check, name)    \
+    WIRE_DECODE_AS(function, struct_type, descriptor, no_limits, check, name, \
+                   wire_texts_clean)
+#define WIRE_DECODE_AS(function, struct_type, descriptor, limits, check, name, then) \
+    plasmon_status_t function(struct wire_arena *arena, const uint8_t *bytes,        \
+                              size_t length, struct_type **out, struct pl_err *err)  \
+    {                                                                                \
+        ProtobufCMessage *message = NULL;                                            \
+        plasmon_status_t status =                                                    \
+            decode(arena, &descriptor, limits, name, bytes, length, &message, err);  \
+                                                                                     \
+        if (status == PLASMON_OK) {                                                  \
+            status = check((struct_type *)message, err);                             \
+            if (status == PLASMON_OK) {                                              \
+                then(message);                                                       \
+                *out = (struct_type *)message;                                       \
+            } else {                                                                 \
+                status = check_below(err, status, name, -1);                         \
+            }                                                                        \
+        }                                                                            \
+        return status;                                                               \
     }
 
 WIRE_DECODE(wire_decode_client_frame, Plasmon__V1__ClientFrame,
@@ -125,17 +137,16 @@ WIRE_DECODE(wire_decode_node_command, Plasmon__V1__NodeCommand,
 WIRE_DECODE(wire_decode_status_request, Plasmon__V1__StatusRequest,
             plasmon__v1__status_request__descriptor, no_limits, check_status_request,
             "status request")
-WIRE_DECODE(wire_decode_status_reply, Plasmon__V1__StatusReply,
-            plasmon__v1__status_reply__descriptor, no_limits, check_status_reply,
-            "status reply")
+WIRE_DECODE_ANSWER(wire_decode_status_reply, Plasmon__V1__StatusReply,
+                   plasmon__v1__status_reply__descriptor, check_status_reply,
+                   "status reply")
 WIRE_DECODE(wire_decode_drain_request, Plasmon__V1__DrainRequest,
             plasmon__v1__drain_request__descriptor, no_limits, check_drain_request,
             "drain request")
-WIRE_DECODE(wire_decode_drain_reply, Plasmon__V1__DrainReply,
-            plasmon__v1__drain_reply__descriptor, no_limits, check_drain_reply,
-            "drain reply")
+WIRE_DECODE_ANSWER(wire_decode_drain_reply, Plasmon__V1__DrainReply,
+                   plasmon__v1__drain_reply__descriptor, check_drain_reply, "drain reply")
 WIRE_DECODE(wire_decode_list_request, Plasmon__V1__ListRequest,
             plasmon__v1__list_request__descriptor, no_limits, check_list_request,
             "list request")
-WIRE_DECODE(wire_decode_list_reply, Plasmon__V1__ListReply,
-            plasmon__v1__list_reply__descriptor, no_limits, check_list_reply, "list reply")
+WIRE_DECODE_ANSWER(wire_decode_list_reply, Plasmon__V1__ListReply,
+                   plasmon__v1__list_reply__descriptor, check_list_reply, "list reply")

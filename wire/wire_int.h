@@ -108,4 +108,7 @@ plasmon_status_t check_list_reply(const Plasmon__V1__ListReply *reply, struct pl
 plasmon_status_t check_span_batches(size_t count, Plasmon__V1__SpanBatch *const *batches,
                                     struct pl_err *err);
 
+/* texts.c: nothing in its texts, nor in those of messages inside, is a control character. They are the arena's, and changed. */
+void wire_texts_clean(ProtobufCMessage *message);
+
 #endif

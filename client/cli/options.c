@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "client/cli/cli.h"
+
+#define CLI_TEXT_BYTES 8192 /* of what went wrong; the rest is left out */
 
 static void print_help(const struct cli_command *command)
 {
@@ -31,14 +34,15 @@ static void print_help(const struct cli_command *command)
 
 int cli_fail(const struct cli_command *command, const char *format, ...)
 {
+    char text[CLI_TEXT_BYTES], clean[CLI_TEXT_BYTES];
     va_list args;
 
-    (void)fflush(stdout);
-    fprintf(stderr, "plasmon %s: ", command->name);
     va_start(args, format);
-    (void)vfprintf(stderr, format, args);
+    (void)vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    fputc('\n', stderr);
+    pl_text_clean(text, clean, sizeof(clean)); /* others have a part in it */
+    (void)fflush(stdout);
+    fprintf(stderr, "plasmon %s: %s\n", command->name, clean);
     return CLI_FAIL;
 }
 

@@ -687,4 +687,61 @@ TEST(answers_outside_streams_are_checked)
     wire_arena_finish(&arena);
 }
 
+/* ------------------------------------------------------------------------------------------ what is shown to people */
+
+#define SHOWN_BAD                 \
+    "a\nb\tc\x1b[2Jd\x7f\xc2\x9b" \
+    "e \xc3\xa9 \xc2"
+#define SHOWN_GOOD "a b c?[2Jd?\?\?e \xc3\xa9 \xc2"
+
+static void *decode_answer(const ProtobufCMessage *message, bool list)
+{
+    Plasmon__V1__StatusReply *status = NULL;
+    Plasmon__V1__ListReply *rows     = NULL;
+    struct pl_err err;
+    uint8_t *bytes;
+    size_t length;
+
+    ASSERT_OK(wire_encode(message, create, &bytes, &length));
+    wire_arena_reset(&arena);
+    ASSERT_OK(list ? wire_decode_list_reply(&arena, bytes, length, &rows, &err)
+                   : wire_decode_status_reply(&arena, bytes, length, &status, &err));
+    pl_free(bytes);
+    return list ? (void *)rows : (void *)status;
+}
+
+TEST(an_answer_that_is_shown_begins_no_line_and_tells_a_terminal_nothing)
+{
+    static char bad[]                  = SHOWN_BAD;
+    Plasmon__V1__ListReply list        = PLASMON__V1__LIST_REPLY__INIT;
+    Plasmon__V1__ObjectRow row         = PLASMON__V1__OBJECT_ROW__INIT;
+    Plasmon__V1__ObjectPlace place     = PLASMON__V1__OBJECT_PLACE__INIT;
+    Plasmon__V1__Shape shape           = PLASMON__V1__SHAPE__INIT;
+    Plasmon__V1__StatusReply status    = PLASMON__V1__STATUS_REPLY__INIT;
+    Plasmon__V1__ObjectRow *rows[]     = {&row};
+    Plasmon__V1__ObjectPlace *places[] = {&place};
+    const Plasmon__V1__ListReply *listed;
+
+    ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
+    shape.dtype    = PL_F32;
+    row.label      = bad;
+    row.failure    = bad;
+    row.shape      = &shape;
+    place.node     = bad;
+    row.n_places   = 1;
+    row.places     = places;
+    list.n_objects = 1;
+    list.objects   = rows;
+    listed         = decode_answer(&list.base, true);
+    ASSERT_STR(listed->objects[0]->label, SHOWN_GOOD);
+    ASSERT_STR(listed->objects[0]->failure, SHOWN_GOOD);
+    ASSERT_STR(listed->objects[0]->places[0]->node, SHOWN_GOOD);
+    ASSERT_STR(listed->objects[0]->name_space, "");
+
+    status.version = bad;
+    ASSERT_STR(((Plasmon__V1__StatusReply *)decode_answer(&status.base, false))->version,
+               SHOWN_GOOD);
+    wire_arena_finish(&arena);
+}
+
 TEST_MAIN()
