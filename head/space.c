@@ -134,10 +134,11 @@ plasmon_status_t head_space_admit_session(struct head_space *space, struct pl_er
     }
     space->refused++;
     return pl_err_set(err, PLASMON_EQUOTA,
-                      "namespace '%s' has %llu sessions, its quota: end one "
+                      "namespace '%s' has %llu session%s, its quota: end one "
                       "(`plasmon status` counts them), or raise `sessions` in the head's "
                       "--namespaces file",
-                      space->name, (unsigned long long)space->sessions);
+                      space->name, (unsigned long long)space->sessions,
+                      space->sessions == 1 ? "" : "s");
 }
 
 plasmon_status_t head_space_admit_task(struct head_space *space, struct pl_err *err)
@@ -147,10 +148,11 @@ plasmon_status_t head_space_admit_task(struct head_space *space, struct pl_err *
     }
     space->refused++;
     return pl_err_set(err, PLASMON_EQUOTA,
-                      "namespace '%s' has %llu tasks in flight, its quota: wait for some "
+                      "namespace '%s' has %llu task%s in flight, its quota: wait for some "
                       "before submitting more, or raise `tasks` in the head's --namespaces "
                       "file",
-                      space->name, (unsigned long long)space->tasks);
+                      space->name, (unsigned long long)space->tasks,
+                      space->tasks == 1 ? "" : "s");
 }
 
 plasmon_status_t head_space_admit_bytes(struct head_space *space, uint64_t bytes,

@@ -313,6 +313,24 @@ TEST(a_session_that_ends_leaves_nothing_but_its_names)
     world_finish(&world);
 }
 
+TEST(one_is_told_as_one)
+{
+    static const struct space few[] = {{.name = "a", .quota = {.tasks = 1, .sessions = 1}}};
+    struct world world;
+    uint64_t a, unused;
+    struct pl_err err = {0};
+
+    world_init(&world, few, 1);
+    a = session_in(&world, "a");
+    ASSERT_STATUS(open_in(&world, "a", &unused, &err), PLASMON_EQUOTA);
+    ASSERT_CONTAINS(err.text, "namespace 'a' has 1 session, its quota");
+    make(&world, a, 1);
+    make(&world, a, 2);
+    ASSERT_EQ(world.heard.status, PLASMON_EQUOTA);
+    ASSERT_CONTAINS(world.heard.text, "1 task in flight, its quota");
+    world_finish(&world);
+}
+
 TEST(tasks_sessions_and_messages_have_quotas_too)
 {
     static const struct space few[] = {
