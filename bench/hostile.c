@@ -41,7 +41,7 @@ static const struct cli_option options[] = {
     {"--rounds", "N", CLI_COUNT, OPTION(rounds),
      "rounds of each kind, in turns; more where other work disturbs [7]"},
     {"--only", "LIST", CLI_TEXT, OPTION(only),
-     "enemies: flood,silent,dribble,rubbish,foreign,giant,half [all]"},
+     "enemies: flood,silent,dribble,rubbish,mute,foreign,giant,half [all]"},
     {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
 };
 
@@ -83,12 +83,14 @@ static const struct enemy {
     {"dribble", hostile_dribble, false, "500 connections, each a byte every half second"},
     {"rubbish", hostile_rubbish, false,
      "500 connections a second, each with 4 KiB of noise"},
+    {"mute", hostile_mute, false,
+     "500 connections a second that begin well and make no call"},
     {"foreign", hostile_foreign, true,
      "200 sessions a second with others' tokens and numbers"},
     {"giant", hostile_giant, true, "200 sessions a second that send lists over the limits"},
     {"half", hostile_half, true, "200 sessions a second, half-closed before a word"},
 };
-#define ENEMIES "flood,silent,dribble,rubbish,foreign,giant,half"
+#define ENEMIES "flood,silent,dribble,rubbish,mute,foreign,giant,half"
 
 /* ------------------------------------------------------------------------------------------------ the honest one */
 

@@ -33,6 +33,7 @@ void *hostile_flood(void *user);
 void *hostile_silent(void *user);
 void *hostile_dribble(void *user);
 void *hostile_rubbish(void *user);
+void *hostile_mute(void *user);
 /* hostile_streams.c */
 void *hostile_foreign(void *user);
 void *hostile_giant(void *user);

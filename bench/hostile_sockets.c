@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "bench/hostile.h"
 
 void hostile_pause(void)
@@ -28,17 +29,21 @@ static int connect_head(const struct hostile_field *field)
     return fd;
 }
 
-/* Says one byte of what a client begins with (all of it: 24), from `at` on. false: it was hung up on. */
-static bool say_byte(int fd, unsigned at)
+static bool hung_up(int fd)
 {
-    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     char answer[64];
 
-    if (at < sizeof(preface) - 1 && send(fd, preface + at, 1, MSG_NOSIGNAL) < 0 &&
-        errno != EAGAIN) {
-        return false;
+    return recv(fd, answer, sizeof(answer), MSG_DONTWAIT) == 0;
+}
+
+/* Says one byte of what a client begins with (all of it: 24), from `at` on. */
+static void say_byte(int fd, unsigned at)
+{
+    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+    if (at < sizeof(preface) - 1) {
+        (void)!send(fd, preface + at, 1, MSG_NOSIGNAL); /* it may have been hung up on */
     }
-    return recv(fd, answer, sizeof(answer), MSG_DONTWAIT) != 0;
 }
 
 /* Connections that come and go. */
@@ -59,7 +64,7 @@ void *hostile_flood(void *user)
     return NULL;
 }
 
-/* Connections that stay; bytes: each says one now and then. */
+/* Connections that stay, and come again when they are hung up on; bytes: each says one now and then. */
 static void stay(struct hostile_field *field, bool bytes)
 {
     static int fds[HOSTILE_HELD];
@@ -73,12 +78,15 @@ static void stay(struct hostile_field *field, bool bytes)
     while (!atomic_load(&field->stop)) {
         for (unsigned i = 0; i < HOSTILE_RATE * HOSTILE_STEP_MS / 1000;
              i++, next = (next + 1) % HOSTILE_HELD) {
+            if (fds[next] >= 0 && hung_up(fds[next])) {
+                (void)close(fds[next]);
+                fds[next] = -1;
+            }
             if (fds[next] < 0) {
                 fds[next]  = connect_head(field);
                 said[next] = 0;
-            } else if (bytes && !say_byte(fds[next], said[next]++)) {
-                (void)close(fds[next]);
-                fds[next] = -1;
+            } else if (bytes) {
+                say_byte(fds[next], said[next]++);
             }
         }
         hostile_pause();
@@ -123,6 +131,35 @@ void *hostile_rubbish(void *user)
             }
         }
         hostile_pause();
+    }
+    return NULL;
+}
+
+/* All that a client says before it has heard anything, and no call: each for half a second. */
+void *hostile_mute(void *user)
+{
+    static const char said[]    = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
+    struct hostile_field *field = user;
+    int fds[HOSTILE_RATE / 4];
+    unsigned next = 0;
+
+    for (unsigned i = 0; i < PL_COUNT(fds); i++) {
+        fds[i] = -1;
+    }
+    while (!atomic_load(&field->stop)) {
+        for (unsigned i = 0; i < HOSTILE_RATE * HOSTILE_STEP_MS / 1000 / 2;
+             i++, next = (next + 1) % PL_COUNT(fds)) {
+            pl_fd_close(&fds[next]);
+            fds[next] = connect_head(field);
+            if (fds[next] >= 0) {
+                (void)!send(fds[next], said, sizeof(said),
+                            MSG_NOSIGNAL); /* it may be cut off */
+            }
+        }
+        hostile_pause();
+    }
+    for (unsigned i = 0; i < PL_COUNT(fds); i++) {
+        pl_fd_close(&fds[i]);
     }
     return NULL;
 }
