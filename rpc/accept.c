@@ -11,12 +11,14 @@
  * be accepted, and the listener goes on with the next who comes.
  *
  * NOBODY  A connection that the core takes over costs it two tenths of a millisecond, whatever becomes of it. One that has been closed again, or
- * begins as neither HTTP/2 nor TLS does, is closed here, for a hundredth of that. What has not arrived yet is not waited for.
+ * begins as neither HTTP/2 nor TLS does, is closed here, for a hundredth of that; one that has not said enough waits in a room of its own (room.c),
+ * where the one that is there for longest gives way when no descriptor is left for others.
  *
  * Only in programs that make a server, which call rpc_accept_guard(): others that link this folder and accept something of their own (workers,
  * for the bulk channel) have this function in front of libc's as well, and it does for them what that one does.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -33,13 +35,13 @@ static _Atomic int accept_fd_max = INT32_MAX;
 static _Atomic uint64_t accept_refused; /* connections */
 static _Atomic uint64_t accept_said_ns;
 
-void rpc_accept_guard(void)
+unsigned rpc_accept_guard(void)
 {
     struct rlimit limit;
     rlim_t most;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
-        return;
+        limit = (struct rlimit){.rlim_cur = 1024, .rlim_max = 1024}; /* it cannot fail */
     }
     most = limit.rlim_max < RPC_DESCRIPTORS_MAX ? limit.rlim_max : RPC_DESCRIPTORS_MAX;
     if (limit.rlim_cur < most) {
@@ -48,7 +50,9 @@ void rpc_accept_guard(void)
         (void)getrlimit(RLIMIT_NOFILE, &limit);
     }
     most = limit.rlim_cur < RPC_DESCRIPTORS_MAX ? limit.rlim_cur : RPC_DESCRIPTORS_MAX;
-    atomic_store(&accept_fd_max, (int)(most - pl_min_u64(most / 2, RPC_DESCRIPTORS_SPARE)));
+    most -= pl_min_u64(most / 2, RPC_DESCRIPTORS_SPARE);
+    atomic_store(&accept_fd_max, (int)most);
+    return (unsigned)most;
 }
 
 /* In the log once a second: whoever knocks all the time must not fill it. */
@@ -68,19 +72,47 @@ static void say_refused(const char *why)
     }
 }
 
-/* It has gone again, or what it said so far is no beginning of anything that is spoken here. */
-static bool is_nobody(int fd)
+/* The lowest number there is, now that somebody has given way; or `fd` as it is. */
+static int renumber(int fd)
 {
-    static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-    const uint8_t tls_handshake = 0x16;
-    uint8_t begins[sizeof(preface) - 1];
-    ssize_t got = recv(fd, begins, sizeof(begins), MSG_PEEK | MSG_DONTWAIT);
+    int low = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
-    if (got < 0) {
-        return errno != EAGAIN && errno != EINTR;
+    if (low >= 0 && low < fd) {
+        (void)close(fd);
+        return low;
     }
-    return got == 0 ||
-           (begins[0] != tls_handshake && memcmp(begins, preface, (size_t)got) != 0);
+    if (low >= 0) {
+        (void)close(low);
+    }
+    return fd;
+}
+
+/* Of one that just came: is it for the core? Otherwise it is closed, or waits. */
+static bool is_welcome(int listener, int fd)
+{
+    enum rpc_beginning begins = rpc_beginning(fd);
+
+    if (begins != RPC_BEGINS_AS_NOBODY && fd >= atomic_load(&accept_fd_max)) {
+        say_refused("so many descriptors are in use");
+        begins = RPC_BEGINS_AS_NOBODY;
+    }
+    if (begins == RPC_BEGINS_AS_NOBODY) {
+        (void)close(fd);
+        return false;
+    }
+    return begins == RPC_BEGINS_WELL || !rpc_room_take(listener, fd);
+}
+
+/* One that waited, as accept4() gives it: it was made with the same flags. */
+static int give(int listener, struct sockaddr *address, socklen_t *length)
+{
+    int fd;
+
+    while ((fd = rpc_room_give(listener)) >= 0 && address != NULL &&
+           getpeername(fd, address, length) != 0) {
+        (void)close(fd); /* it has gone meanwhile */
+    }
+    return fd;
 }
 
 /* Declared by sys/socket.h. Exported, so that the core finds it. */
@@ -88,25 +120,31 @@ __attribute__((visibility("default"))) int accept4(int listener, struct sockaddr
                                                    socklen_t *length, int flags)
 {
     socklen_t capacity = length != NULL ? *length : 0;
+    bool guarded       = atomic_load(&accept_fd_max) != INT32_MAX;
 
     for (;;) {
-        int fd = (int)syscall(SYS_accept4, listener, address, length, flags);
+        int fd = guarded ? give(listener, address, length) : -1;
 
+        if (fd >= 0) {
+            return fd;
+        }
+        fd = (int)syscall(SYS_accept4, listener, address, length, flags);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+            if (guarded && rpc_room_give_way()) {
+                continue;
+            }
             say_refused("no descriptor is left");
             errno = EAGAIN;
             return -1;
         }
-        if (fd < 0 || atomic_load(&accept_fd_max) == INT32_MAX) {
+        if (fd < 0 || !guarded) {
             return fd;
         }
-        if (is_nobody(fd)) {
-            (void)close(fd);
-        } else if (fd < atomic_load(&accept_fd_max)) {
+        if (fd >= atomic_load(&accept_fd_max) && rpc_room_give_way()) {
+            fd = renumber(fd);
+        }
+        if (is_welcome(listener, fd)) {
             return fd;
-        } else {
-            (void)close(fd);
-            say_refused("so many descriptors are in use");
         }
         if (length != NULL) {
             *length = capacity;

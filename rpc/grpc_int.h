@@ -224,6 +224,7 @@ struct rpc_server {
     uint32_t streams_max;
     uint32_t handshake_ms;
     bool by_descriptor;                /* it listens nowhere: connections are given to it */
+    bool receives;                     /* strangers wait in the room */
     struct rpc_server_method *methods; /* the user's, then health */
     size_t method_count;
     struct rpc_address *addresses;

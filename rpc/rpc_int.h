@@ -22,8 +22,10 @@
     2000u /* how long a close waits for what is queued, and for the peer's answer */
 #define RPC_NEVER_NS UINT64_MAX
 /* Of a process that serves. As many streams as there may be with a connection of their own, and as many strangers. */
-#define RPC_DESCRIPTORS_MAX    8192u
-#define RPC_DESCRIPTORS_SPARE  128u
+#define RPC_DESCRIPTORS_MAX   8192u
+#define RPC_DESCRIPTORS_SPARE 128u
+#define RPC_STRANGERS_MAX \
+    1024u /* connections that have not said enough to be taken over by the core */
 #define RPC_HEALTH_STREAMS_MAX 64u
 #define RPC_UNARIES_MAX        1024u  /* calls that wait for their answer */
 #define RPC_HANDSHAKE_MS       10000u /* for TLS and the first frames of HTTP/2 */
@@ -133,7 +135,32 @@ void rpc_queue_drop(struct rpc_queue *queue);
 
 /* ------------------------------------------------------------------------------------------ accept.c */
 
-/* From now on connections leave descriptors for everything else; raises the process's soft limit. */
-void rpc_accept_guard(void);
+/*
+ * From now on connections leave descriptors for everything else; raises the process's soft limit. Returns how many connections there can be.
+ */
+unsigned rpc_accept_guard(void);
+
+/* ------------------------------------------------------------------------------------------ room.c */
+
+enum rpc_beginning {
+    RPC_BEGINS_WELL, /* all of what a peer says before it has heard anything has arrived */
+    RPC_BEGINS_SLOWLY,    /* what there is so far could be that */
+    RPC_BEGINS_AS_NOBODY, /* it speaks something else, or has gone again */
+};
+/* What a connection has said so far, none of which is taken from it. Any thread; does not wait. */
+enum rpc_beginning rpc_beginning(int fd);
+
+/*
+ * While there is a server that listens: whoever begins slowly waits, for wait_ms and with at most guests_max others, and is closed then. ENOMEM, ELIMIT: there is no
+ * room; all the others may be called nevertheless.
+ */
+plasmon_status_t rpc_room_open(uint32_t wait_ms, unsigned guests_max) PL_MUST_CHECK;
+void rpc_room_close(void);
+/* One that came by that listener and begins slowly. true: taken, and the room's; false: there is no room for it. */
+bool rpc_room_take(int listener_fd, int fd);
+/* One that came by that listener, waited, and begins well; -1: there is none. The caller's. */
+int rpc_room_give(int listener_fd);
+/* Closes the one that waits for longest. false: nobody waits. */
+bool rpc_room_give_way(void);
 
 #endif

@@ -109,6 +109,19 @@ static plasmon_status_t server_check_roles(const struct rpc_server_method *metho
         trust_roles_text(method->roles, wants));
 }
 
+static plasmon_status_t server_refuse_token(const char *token, struct pl_err *err)
+{
+    return pl_err_set(
+        err, PLASMON_EAUTH,
+        token[0] == '\0'
+            ? "no token was given, and this cluster wants one: put it into a "
+              "file and name that by --token-file or PLASMON_TOKEN_FILE, or "
+              "set PLASMON_TOKEN"
+            : "the token that was given (--token-file, PLASMON_TOKEN_FILE or "
+              "PLASMON_TOKEN) is not one of this cluster: it is another "
+              "cluster's, or was changed: ask its operator for the present one");
+}
+
 plasmon_status_t rpc_server_check(const struct rpc_server_method *method, grpc_call *call,
                                   const char *token, int *out_token_index,
                                   struct trust_identity **out_identity, struct pl_err *err)
@@ -129,9 +142,7 @@ plasmon_status_t rpc_server_check(const struct rpc_server_method *method, grpc_c
     }
     if (!rpc_server_token_find(method->server, token != NULL ? token : "",
                                out_token_index)) {
-        return pl_err_set(
-            err, PLASMON_EAUTH,
-            "missing or wrong cluster token: set PLASMON_TOKEN or --token-file");
+        return server_refuse_token(token != NULL ? token : "", err);
     }
     if (method->whole_cluster &&
         (*out_token_index >= 0 ||
@@ -370,6 +381,24 @@ static void server_impatient(struct rpc_timer *timer)
     grpc_server_cancel_all_calls(server->server);
 }
 
+/* Strangers are to cost little: before anybody can come. */
+static plasmon_status_t server_receive(struct rpc_server *server, struct pl_err *err)
+{
+    unsigned connections = rpc_accept_guard();
+    plasmon_status_t status;
+
+    if (server->by_descriptor) {
+        return PLASMON_OK;
+    }
+    status = rpc_room_open(server->handshake_ms,
+                           (unsigned)pl_min_u64(connections / 4 + 1, RPC_STRANGERS_MAX));
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "no thread for those who do not say who they are");
+    }
+    server->receives = true;
+    return PLASMON_OK;
+}
+
 plasmon_status_t rpc_server_create(struct rpc_loop *loop,
                                    const struct rpc_server_config *config,
                                    struct rpc_server **out_server, struct pl_err *err)
@@ -404,7 +433,10 @@ plasmon_status_t rpc_server_create(struct rpc_loop *loop,
         goto err_destroy;
     }
 
-    rpc_accept_guard();
+    status = server_receive(server, err);
+    if (status != PLASMON_OK) {
+        goto err_destroy;
+    }
     server->server = server_create_core(server);
     status         = server_register(server, err);
     if (status != PLASMON_OK) {
@@ -492,6 +524,9 @@ void rpc_server_destroy(struct rpc_server *server)
         rpc_loop_drive(server->loop, server_done, server);
         rpc_timer_disarm(server->loop, &server->patience);
         grpc_server_destroy(server->server);
+    }
+    if (server->receives) {
+        rpc_room_close();
     }
     for (size_t i = 0; i < server->address_count; i++) {
         rpc_address_finish(&server->addresses[i]);

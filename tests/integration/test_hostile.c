@@ -46,25 +46,29 @@ static void folder_make(void)
     ASSERT_TRUE(mkdir(path, 0700) == 0 || errno == EEXIST);
 }
 
-/* A head that may have so many descriptors, and a store with two CPU devices that take bulk connections. */
-static void cluster_begin(unsigned descriptors)
+/* A head that may have so many descriptors and waits so many seconds for a word, and a store with two CPU devices that take bulk connections. */
+static void cluster_begin_patient(unsigned descriptors, unsigned hello_wait)
 {
-    char command[1024], limit[32];
+    char command[1024];
 
     test_expect_log();
     started_begin();
     folder_make();
     ASSERT_EQ(setenv("PLASMON_TOKEN", TOKEN, 1), 0);
-    (void)snprintf(limit, sizeof(limit), "%u", descriptors);
     (void)snprintf(command, sizeof(command),
-                   "ulimit -n %s; exec \"$PLASMON_BIN_DIR\"/plasmon-head --listen %s "
-                   "--hello-wait 1",
-                   limit, started_address());
+                   "ulimit -n %u; exec \"$PLASMON_BIN_DIR\"/plasmon-head --listen %s "
+                   "--hello-wait %u",
+                   descriptors, started_address(), hello_wait);
     daemons[0] = STARTED_DAEMON("head.log", "/bin/sh", "-c", command);
     daemons[1] = STARTED_DAEMON("store.log", "plasmon-store", "--head", started_address(),
                                 "--cpu-devices", "2", "--gpus", "none", "--device-memory",
                                 "64M", "--spill-memory", "0", "--bulk-address", "127.0.0.1",
                                 "--bulk-plain", "--drain-deadline", "0");
+}
+
+static void cluster_begin(unsigned descriptors)
+{
+    cluster_begin_patient(descriptors, 1);
 }
 
 static struct plasmon_client *honest_join(void)
@@ -192,6 +196,31 @@ TEST(a_flood_of_connections_ends_neither_the_listening_nor_who_is_there)
     }
     servers_expect_alive();
     servers_expect_memory(64);
+    cluster_end(honest);
+}
+
+TEST(strangers_who_stay_and_say_nothing_keep_nobody_out)
+{
+    /* Whom the core has taken over it hangs up on when a ping stays without an answer, after 15 s: nobody is to wait for that. */
+    enum { FOR_EVER = 3600, PING_S = 15 };
+    static int fds[FLOOD];
+    struct plasmon_client *honest, *second;
+    uint64_t began_ns;
+
+    test_set_timeout(240);
+    cluster_begin_patient(96, FOR_EVER);
+    honest = honest_join();
+    servers_note(honest);
+    began_ns = pl_now_ns();
+    ASSERT_TRUE(flood(started_address(), SOCK_STREAM, fds) > 96);
+    second = honest_join();
+    ASSERT_TRUE(pl_now_ns() - began_ns < (PING_S - 1) * UINT64_C(1000000000));
+    expect_works(second);
+    plasmon_finish(second);
+    servers_expect_memory(16);
+    flood_close(fds);
+    servers_expect_descriptors();
+    servers_expect_alive();
     cluster_end(honest);
 }
 

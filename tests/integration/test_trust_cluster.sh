@@ -141,7 +141,7 @@ claim a_key_of_another refused "is not the one of the certificate" with "$ca/me.
 claim a_key_that_is_missing refused "cannot read the key $ca/nobody.key" with "$ca/me.crt" "$ca/nobody.key" "$ca/ca.crt" "$program"
 claim a_key_that_others_may_read readable_key
 claim a_token_that_others_may_read readable_token
-claim tls_without_the_token_is_not_enough refused "cluster token" env PLASMON_TOKEN=wrong PLASMON_ADDRESS=localhost:$port PLASMON_TLS_CERT=$ca/me.crt PLASMON_TLS_KEY=$ca/me.key PLASMON_TLS_CA=$ca/ca.crt timeout 60 "$program"
+claim tls_without_the_token_is_not_enough refused "is not one of this cluster" env PLASMON_TOKEN=wrong PLASMON_ADDRESS=localhost:$port PLASMON_TLS_CERT=$ca/me.crt PLASMON_TLS_KEY=$ca/me.key PLASMON_TLS_CA=$ca/ca.crt timeout 60 "$program"
 claim a_client_cannot_join_as_a_store joins "is for client, and here one for host" "$(tls me)"
 claim a_store_without_tls_is_told joins "speaks TLS" "--bulk-plain"
 claim a_store_with_a_namespaces_token_is_refused joins "is one namespace's" "$(tls b)" "$dir/team.token"

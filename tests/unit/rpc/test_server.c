@@ -41,8 +41,10 @@ TEST(a_wrong_token_is_refused_with_what_to_do)
         peer_pair_open(&pair);
         peer_end_wait(&pair.client, &pair.client.closed, 1, 5000);
         ASSERT_EQ(pair.client.status, PLASMON_EAUTH);
-        ASSERT_STR(pair.client.why,
-                   "missing or wrong cluster token: set PLASMON_TOKEN or --token-file");
+        ASSERT_CONTAINS(pair.client.why, wrong[i] == NULL || wrong[i][0] == '\0'
+                                             ? "no token was given"
+                                             : "is not one of this cluster");
+        ASSERT_CONTAINS(pair.client.why, "PLASMON_TOKEN_FILE"); /* what to do */
         ASSERT_EQ(pair.accepted, 0);
         ASSERT_STATUS(unary(&pair, "/test.Test/Unary", "hi", &answer, &length, &err),
                       PLASMON_EAUTH);
@@ -396,7 +398,7 @@ TEST(who_begins_as_nobody_does_that_is_served_is_not_taken_in)
     int listener          = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     char dir[64];
 
-    rpc_accept_guard();
+    (void)rpc_accept_guard();
     peer_dir_create(dir);
     (void)snprintf(at.sun_path, sizeof(at.sun_path), "%s/l", dir);
     ASSERT_EQ(bind(listener, (const struct sockaddr *)&at, sizeof(at)), 0);
@@ -404,13 +406,11 @@ TEST(who_begins_as_nobody_does_that_is_served_is_not_taken_in)
 
     ASSERT_TRUE(accepted(listener, at.sun_path, "", false) >= 0); /* it may say it later */
     ASSERT_TRUE(accepted(listener, at.sun_path, "PRI *", false) >= 0);
-    ASSERT_TRUE(accepted(listener, at.sun_path, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore",
-                         false) >= 0);
     ASSERT_TRUE(accepted(listener, at.sun_path, "\x16\x03\x01", false) >= 0); /* TLS */
-    ASSERT_TRUE(accepted(listener, at.sun_path, "\x16", true) >= 0);
 
     ASSERT_EQ(accepted(listener, at.sun_path, "", true), -1);
     ASSERT_EQ(errno, EAGAIN); /* nobody else is there */
+    ASSERT_EQ(accepted(listener, at.sun_path, "PRI *", true), -1);
     ASSERT_EQ(accepted(listener, at.sun_path, "GET / HTTP/1.1\r\n", false), -1);
     ASSERT_EQ(accepted(listener, at.sun_path, "PRI * HTTP/2.1", false), -1);
     ASSERT_EQ(accepted(listener, at.sun_path, "\x17", false), -1);

@@ -298,7 +298,7 @@ TEST(a_token_of_a_namespace_is_not_one_of_the_cluster)
                           &(struct caller){.path = "/test.Test/Any", .token = "of-team-"},
                           &err),
                   PLASMON_EAUTH);
-    ASSERT_CONTAINS(err.text, "cluster token");
+    ASSERT_CONTAINS(err.text, "is not one of this cluster");
     cluster_stop(&cluster);
 }
 
