@@ -77,6 +77,7 @@ void session_die_locked(struct plasmon_client *client, plasmon_status_t status,
     }
     refs_fail_all(&client->refs, session->dead_status, session->dead_text);
     requests_fail_locked(session, session->dead_status, session->dead_text);
+    client_tell_ready_fd(client);
     pl_cond_broadcast(&session->changed);
 }
 

@@ -313,6 +313,9 @@ plasmon_status_t plasmon_ready_fd(struct plasmon_client *client, int *out_fd)
     pl_mutex_lock(&client->lock);
     if (client->ready_fd < 0) {
         client->ready_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (client->session.state == SESSION_DEAD) {
+            client_tell_ready_fd(client); /* nothing will */
+        }
     }
     *out_fd = client->ready_fd;
     pl_mutex_unlock(&client->lock);

@@ -692,7 +692,10 @@ typedef void (*plasmon_ready_fn)(void *user, plasmon_status_t status);
 PLASMON_API
 plasmon_status_t plasmon_on_ready(struct plasmon_client *client, struct plasmon_ref *ref,
                                   plasmon_ready_fn fn, void *user);
-/** A descriptor that polls readable whenever refs became ready since the last read of its 8 bytes (an eventfd). Owned by the client. */
+/**
+ * A descriptor that polls readable whenever refs became ready or failed since the last read of its 8 bytes (an eventfd), and when the session has ended, with which all
+ * of them fail. Owned by the client.
+ */
 PLASMON_API
 plasmon_status_t plasmon_ready_fd(struct plasmon_client *client, int *out_fd);
 
