@@ -301,6 +301,15 @@ TEST(nonsense_is_refused)
     ASSERT_STATUS(
         store_handback_message(&handback, 0, &part, fcntl(fd, F_DUPFD_CLOEXEC, 3), &err),
         PLASMON_EMALFORMED);
+    part.type     = STORE_CONTROL_CHUNK; /* all else is as it should be */
+    part.chunk_id = 0;
+    ASSERT_STATUS(
+        store_handback_message(&handback, 0, &part, fcntl(fd, F_DUPFD_CLOEXEC, 3), &err),
+        PLASMON_EMALFORMED);
+    part.type = STORE_CONTROL_KEPT;
+    ASSERT_STATUS(store_handback_message(&handback, 0, &part, -1, &err),
+                  PLASMON_EMALFORMED);
+    ASSERT_STATUS(kept(0, STORE_KEPT_BUFFER, 0, 0, 77, 0, fd), PLASMON_EMALFORMED);
     ASSERT_STATUS(kept(0, STORE_KEPT_COUNT, 0, 0, 0, 0, fd), PLASMON_EMALFORMED);
     ASSERT_STATUS(kept(0, (enum store_kept)99, 0, 0, 0, 0, fd), PLASMON_EMALFORMED);
     hand_back(1, -1);

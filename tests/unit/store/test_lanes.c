@@ -1,6 +1,8 @@
 /* Lanes of a host: one a client and device, as many as a device may have, used again when they are quiet and not before. */
 #include "store/lanes.h"
 
+#include <fcntl.h>
+
 #include "base/fault.h"
 #include "base/fd.h"
 #include "device/device.h"
@@ -59,6 +61,22 @@ TEST(a_device_has_a_limited_number_of_lanes)
     (void)take(1, 200, true); /* the other device has its own */
     ASSERT_EQ(store_lanes_release(&host, FIRST_CLIENT + 3), 0);
     (void)take(0, 200, false);
+    store_host_finish(&host);
+}
+
+/* Nor has it more when workers hand them back, whatever they say. */
+TEST(more_lanes_than_a_device_may_have_are_not_taken_back)
+{
+    const struct store_host_lane *lane;
+
+    begin();
+    lane = take(0, FIRST_CLIENT, true);
+    for (uint32_t i = 1; i < STORE_LANES_MAX; i++) {
+        ASSERT_OK(store_lanes_keep(&host, 0, fcntl(lane->fd, F_DUPFD_CLOEXEC, 3)));
+    }
+    ASSERT_STATUS(store_lanes_keep(&host, 0, fcntl(lane->fd, F_DUPFD_CLOEXEC, 3)),
+                  PLASMON_ELIMIT);
+    ASSERT_EQ(host.devices[0].lane_count, STORE_LANES_MAX);
     store_host_finish(&host);
 }
 

@@ -91,6 +91,19 @@ TEST(each_fault_of_our_files_is_named_with_its_remedy)
     ASSERT_CONTAINS(err.text, "chmod 600");
     ASSERT_EQ(chmod(files.key, 0600), 0);
 
+    for (unsigned i = 0; i < 3;
+         i++) { /* one alone means that TLS is wanted, and is not enough */
+        struct trust_files alone = {.ca = NULL};
+
+        ASSERT_TRUE(!trust_files_given(&alone));
+        alone.ca   = i == 0 ? files.ca : NULL;
+        alone.cert = i == 1 ? files.cert : NULL;
+        alone.key  = i == 2 ? files.key : NULL;
+        ASSERT_TRUE(trust_files_given(&alone));
+        ASSERT_STATUS(read_as(&alone, TRUST_ROLE_CLIENT, &err), PLASMON_EINVAL);
+        ASSERT_CONTAINS(err.text, "belong together");
+    }
+
     wrong     = files;
     wrong.key = certificates_file(&all, "n1", "key");
     ASSERT_STATUS(read_as(&wrong, TRUST_ROLE_CLIENT, &err), PLASMON_EINVAL);

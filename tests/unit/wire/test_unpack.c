@@ -284,6 +284,51 @@ TEST(random_commands_are_what_protobuf_c_makes_of_them)
     try_random(&launches);
 }
 
+/* Lists up to any length: what is read by hand has room for some. */
+TEST(lists_that_are_longer_than_most_are_read_all_the_same)
+{
+    enum { MOST = 70 };
+    static Plasmon__V1__Arg arg[MOST], *args[MOST];
+    static Plasmon__V1__Operand operand[MOST], *operands[MOST];
+    static Plasmon__V1__Piece piece[MOST], *pieces[MOST];
+    Plasmon__V1__ClientFrame frame     = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT, *list[] = {&task};
+    Plasmon__V1__Launch launch = PLASMON__V1__LAUNCH__INIT, *launched[] = {&launch};
+    struct rng rng = {.state = test_seed() | 1};
+    struct both both_tasks, both_launches;
+
+    both_init(&both_tasks, &tasks);
+    both_init(&both_launches, &launches);
+    frame.n_tasks      = 1;
+    frame.tasks        = list;
+    command.n_launches = 1;
+    command.launches   = launched;
+    task.args          = args;
+    launch.operands    = operands;
+    launch.pieces      = pieces;
+    for (size_t i = 0; i < MOST; i++) {
+        plasmon__v1__arg__init(&arg[i]);
+        plasmon__v1__operand__init(&operand[i]);
+        plasmon__v1__piece__init(&piece[i]);
+        arg[i].ref        = i + 1;
+        operand[i].buffer = i + 1;
+        piece[i].src      = i + 1;
+        args[i]           = &arg[i];
+        operands[i]       = &operand[i];
+        pieces[i]         = &piece[i];
+    }
+    for (size_t count = 0; count <= MOST; count++) {
+        task.n_args = launch.n_operands = launch.n_pieces = count;
+        try_frame(&both_tasks, &rng, &frame.base);
+        try_frame(&both_launches, &rng, &command.base);
+        launch.n_operands = count / 8;
+        try_frame(&both_launches, &rng, &command.base);
+    }
+    both_finish(&both_tasks);
+    both_finish(&both_launches);
+}
+
 /* Numbers and lengths that are longer than they have to be, fields twice or out of order, lists that are not packed. */
 TEST(other_forms_of_the_same_are_read_as_protobuf_c_reads_them)
 {

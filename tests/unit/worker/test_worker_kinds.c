@@ -466,6 +466,58 @@ TEST(buffer_of_another_device_is_refused)
     fake_destroy(fake);
 }
 
+/* A fill of a new buffer, and its operand, to be spoiled. */
+static Plasmon__V1__Operand *fill_begin(struct fake_launch *launch)
+{
+    fake_launch_init(launch, 1, KIND(RUN));
+    fake_launch_function(launch, "fill");
+    fake_launch_scalar(launch, 1.0);
+    return fake_launch_fresh(launch, 1, 4);
+}
+
+/* What a head says that is wrong indexes nothing. */
+TEST(operands_that_cannot_be_are_refused)
+{
+    struct fake *fake = fake_create();
+    Plasmon__V1__Operand *operand;
+    struct fake_launch launch;
+    struct pl_err err;
+
+    fill_begin(&launch)->buffer = wire_buffer(FAKE_BASE + FAKE_US, STORE_TABLE_SLOTS, 1);
+    ASSERT_STATUS(fake_send_err(fake, &launch, &err), PLASMON_EMALFORMED);
+    ASSERT_CONTAINS(err.text, "slot 262144");
+    fill_begin(&launch)->dtype = 0;
+    ASSERT_STATUS(fake_send_err(fake, &launch, &err), PLASMON_EMALFORMED);
+    fill_begin(&launch)->dtype = 1000;
+    ASSERT_STATUS(fake_send_err(fake, &launch, &err), PLASMON_EMALFORMED);
+    operand          = fill_begin(&launch);
+    operand->n_frame = 2 * PL_DIM_MAX + 2;
+    ASSERT_STATUS(fake_send_err(fake, &launch, &err), PLASMON_EMALFORMED);
+    ASSERT_EQ(worker_core_received(fake->core), 0);
+    (void)fill_begin(&launch);
+    ASSERT_OK(fake_send(fake, &launch));
+    fake_finish(fake, 0, 1);
+    fake_destroy(fake);
+}
+
+TEST(pieces_that_lie_nowhere_are_refused)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+    struct pl_err err;
+
+    for (uint32_t operand = 1; operand < 100000; operand *= 17) {
+        fake_launch_init(&launch, 1, KIND(COPY));
+        fake_launch_fresh(&launch, 1, 4);
+        fake_launch_piece(&launch, FAKE_US, 2, 4);
+        launch.message.pieces[0]->operand = operand;
+        ASSERT_STATUS(fake_send_err(fake, &launch, &err), PLASMON_EMALFORMED);
+        ASSERT_CONTAINS(err.text, "does not lie in operand");
+    }
+    ASSERT_EQ(worker_core_received(fake->core), 0);
+    fake_destroy(fake);
+}
+
 /* y += x, of `count` elements of x. */
 static void add(struct fake *fake, uint64_t seq, uint32_t x, int64_t count)
 {
