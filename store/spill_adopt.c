@@ -226,6 +226,9 @@ static plasmon_status_t entries_take(struct store_spill_files *files)
         }
         status = candidates_take(files, &drops, &candidates);
     }
+    if (status == PLASMON_OK && !spill_entries_reserve(files, files->index->entry_end)) {
+        status = PLASMON_ENOMEM;
+    }
     for (uint32_t at = 0; at < files->index->entry_end && status == PLASMON_OK; at++) {
         uint32_t *place =
             files->index->entries[at].state == 0 ? pl_vec_push(&files->entries_free) : NULL;

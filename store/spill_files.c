@@ -238,7 +238,21 @@ plasmon_status_t spill_file_append(struct store_spill_files *files, uint32_t at,
     return PLASMON_OK;
 }
 
-/* ENOMEM: more values than the index has entries for, or no memory. */
+bool spill_entries_reserve(struct store_spill_files *files, uint32_t count)
+{
+    size_t had = files->entries_free.count;
+
+    if (files->entries_free.capacity >= count) {
+        return true;
+    }
+    if (pl_vec_push_n(&files->entries_free, count - had) == NULL) {
+        return false;
+    }
+    files->entries_free.count = had;
+    return true;
+}
+
+/* false: more values than the index has entries for, or no memory. */
 static bool entry_take(struct store_spill_files *files, uint32_t *out_at)
 {
     if (files->entries_free.count > 0) {
@@ -248,14 +262,14 @@ static bool entry_take(struct store_spill_files *files, uint32_t *out_at)
         return true;
     }
     *out_at = files->index->entry_end;
-    return *out_at < STORE_SPILL_ENTRIES_MAX;
+    return *out_at < STORE_SPILL_ENTRIES_MAX && spill_entries_reserve(files, *out_at + 1);
 }
 
 static void entry_give(struct store_spill_files *files, uint32_t at)
 {
     uint32_t *place = pl_vec_push(&files->entries_free);
 
-    PL_CHECK(place != NULL);
+    PL_CHECK(place != NULL); /* spill_entries_reserve() made room */
     *place = at;
 }
 

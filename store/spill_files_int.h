@@ -21,6 +21,8 @@ uint64_t spill_file_span(uint64_t bytes);
 /* Behind what is there of the directory: it is the last in the file so far. ENOMEM. */
 plasmon_status_t spill_file_append(struct store_spill_files *files, uint32_t at,
                                    const struct store_spill_entry *entry) PL_MUST_CHECK;
+/* Room for so many entries that are given back, so that to forget a value cannot fail. false: no memory. */
+bool spill_entries_reserve(struct store_spill_files *files, uint32_t count);
 /* Give bytes of its file back to the disk. bytes UINT64_MAX: all from there on. */
 void spill_dir_give_back(const struct store_spill_dir *dir, uint64_t offset,
                          uint64_t bytes);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "base/fd.h"
 #include "device/device.h"
 #include "store/host_buffers.h"
@@ -218,6 +219,37 @@ TEST(a_part_that_nobody_has_leaves_an_empty_host)
         hand_back(1, part);
         ASSERT_TRUE(store_handback_build(&handback, &new, &err) != PLASMON_OK);
         ASSERT_EQ(new.device_count, 0);
+        finish();
+        ASSERT_EQ(open_files(), before);
+    }
+}
+
+/* The nth allocation fails, for each n: there is a whole host, or none, and no descriptor too many. */
+TEST(a_host_is_built_or_not_whichever_allocation_fails)
+{
+    unsigned before = open_files();
+    bool fired      = true;
+
+#ifndef PL_FAULTS
+    test_skip("this build has no faults (PLASMON_FAULTS is off)");
+#endif
+    for (unsigned nth = 0; fired; nth++) {
+        plasmon_status_t status;
+        struct pl_err err = {0};
+
+        old_host();
+        hand_back(0, -1);
+        hand_back(1, -1);
+        pl_fault_arm("alloc", nth);
+        status = store_handback_build(&handback, &new, &err);
+        fired  = pl_fault_disarm() != 0;
+        if (status == PLASMON_OK) {
+            expect_same();
+        } else {
+            ASSERT_STATUS(status, PLASMON_ENOMEM);
+            ASSERT_TRUE(fired && err.text[0] != '\0');
+            ASSERT_EQ(new.device_count, 0);
+        }
         finish();
         ASSERT_EQ(open_files(), before);
     }

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/fault.h"
 #include "store/spill_files.h"
 #include "tests/harness/test.h"
 
@@ -226,6 +227,72 @@ TEST(what_cannot_be_read_is_an_error_and_is_there_when_it_can)
     ASSERT_CONTAINS(err.text, dirs[0]);
     disk_good();
     expect_there(1);
+    end();
+}
+
+/* ------------------------------------------------------------------------------------------------- no memory */
+
+static unsigned open_files(void)
+{
+    unsigned count = 0;
+
+    for (int fd = 0; fd < 256; fd++) {
+        count += fcntl(fd, F_GETFD) >= 0;
+    }
+    return count;
+}
+
+/* The nth allocation fails, for each n: what is not there is said to be not there, and may be tried again. */
+TEST(a_value_is_written_or_not_whichever_allocation_fails)
+{
+    unsigned before = open_files();
+    bool fired      = true;
+
+#ifndef PL_FAULTS
+    test_skip("this build has no faults (PLASMON_FAULTS is off)");
+#endif
+    test_expect_log();
+    for (unsigned nth = 0; fired; nth++) {
+        plasmon_status_t status;
+        struct pl_err err;
+
+        begin();
+        ASSERT_OK(store_spill_files_write(&files, 1, data, BYTES, &err));
+        pl_fault_arm("alloc", nth);
+        status = store_spill_files_write(&files, 2, data, BYTES, &err);
+        fired  = pl_fault_disarm() != 0;
+        expect_there(1);
+        ASSERT_EQ(store_spill_files_has(&files, 2, BYTES), status == PLASMON_OK);
+        if (status != PLASMON_OK) {
+            ASSERT_TRUE(fired && err.text[0] != '\0');
+            store_spill_files_forget(&files, 1);
+            ASSERT_OK(store_spill_files_write(&files, 2, data, BYTES, &err));
+        }
+        expect_there(2);
+        end();
+    }
+    ASSERT_EQ(open_files(), before);
+}
+
+/* It is what makes room when there is none. */
+TEST(to_forget_takes_no_memory)
+{
+    enum { MANY = 50 };
+    struct pl_err err;
+
+#ifndef PL_FAULTS
+    test_skip("this build has no faults (PLASMON_FAULTS is off)");
+#endif
+    begin();
+    for (uint64_t number = 1; number <= MANY; number++) {
+        ASSERT_OK(store_spill_files_write(&files, number, data, 64, &err));
+    }
+    pl_fault_arm("alloc", 0);
+    for (uint64_t number = 1; number <= MANY; number++) {
+        store_spill_files_forget(&files, number);
+    }
+    ASSERT_TRUE(!pl_fault_disarm());
+    ASSERT_EQ(files.dirs[0].bytes_used, 0);
     end();
 }
 

@@ -9,6 +9,7 @@
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
+#include "base/fault.h"
 #include "tests/harness/test.h"
 #include "tests/unit/trust/certificates.h"
 
@@ -141,6 +142,33 @@ TEST(each_fault_of_our_files_is_named_with_its_remedy)
     ASSERT_CONTAINS(err.text, "clock");
     certificates_end(&all);
     certificates_end(&others);
+}
+
+/* The nth allocation fails, for each n. */
+TEST(files_are_read_or_not_whichever_allocation_fails)
+{
+    struct certificates all;
+    struct trust_files files;
+    bool fired = true;
+
+#ifndef PL_FAULTS
+    test_skip("this build has no faults (PLASMON_FAULTS is off)");
+#endif
+    certificates_begin(&all);
+    certificates_issue(&all,
+                       &(struct trust_request){.name = "me", .roles = TRUST_ROLE_CLIENT});
+    files = certificates_files(&all, "me");
+    for (unsigned nth = 0; fired; nth++) {
+        struct pl_err err = {0};
+        plasmon_status_t status;
+
+        pl_fault_arm("alloc", nth);
+        status = read_as(&files, TRUST_ROLE_CLIENT, &err);
+        fired  = pl_fault_disarm() != 0;
+        ASSERT_STATUS(status, fired ? PLASMON_ENOMEM : PLASMON_OK);
+        ASSERT_TRUE(!fired || err.text[0] != '\0');
+    }
+    certificates_end(&all);
 }
 
 TEST(what_cannot_be_issued_is_refused)

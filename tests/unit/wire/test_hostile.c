@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "tests/unit/wire/samples.h"
 
 static struct wire_arena arena;
@@ -585,6 +586,38 @@ TEST(every_cut_and_every_flipped_bit_of_a_sample_is_survived)
         pl_free(bytes);
     }
     wire_arena_finish(&arena);
+}
+
+/* The nth allocation fails, for each n: the whole message is there, or nothing of it. */
+TEST(a_message_is_decoded_or_not_whichever_allocation_fails)
+{
+#ifndef PL_FAULTS
+    test_skip("this build has no faults (PLASMON_FAULTS is off)");
+#endif
+    for (size_t s = 0; s < WIRE_SAMPLE_COUNT; s++) {
+        const struct wire_sample *sample = &wire_samples()[s];
+        bool fired                       = true;
+        uint8_t *bytes;
+        size_t length;
+
+        ASSERT_OK(wire_encode(sample->message, create, &bytes, &length));
+        for (unsigned nth = 0; fired; nth++) {
+            ProtobufCMessage *got = NULL;
+            struct pl_err err     = {0};
+            plasmon_status_t status;
+
+            pl_fault_arm("alloc", nth);
+            status = wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX);
+            if (status == PLASMON_OK) {
+                status = sample->decode(&arena, bytes, length, &got, &err);
+                wire_arena_finish(&arena);
+            }
+            fired = pl_fault_disarm() != 0;
+            ASSERT_STATUS(status, fired ? PLASMON_ENOMEM : PLASMON_OK);
+            ASSERT_EQ(got != NULL, !fired);
+        }
+        pl_free(bytes);
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------------ unary */
