@@ -248,6 +248,49 @@ TEST(a_worker_that_says_it_has_had_more_launches_than_there_are_numbers_is_refus
     wire_arena_finish(&arena);
 }
 
+TEST(more_times_than_are_counted_are_refused)
+{
+    enum { MOST = 1 + WIRE_WAIT_WHYS };
+    static uint64_t counts[PL_HISTOGRAM_BUCKETS + 1];
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT, *got;
+    Plasmon__V1__Header header     = PLASMON__V1__HEADER__INIT;
+    Plasmon__V1__WorkerStats stats = PLASMON__V1__WORKER_STATS__INIT;
+    Plasmon__V1__Histogram times   = PLASMON__V1__HISTOGRAM__INIT;
+    Plasmon__V1__Histogram *list[MOST + 1];
+    struct wire_arena arena;
+    struct pl_err err;
+    uint8_t *bytes;
+    size_t length;
+
+    ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
+    header.protocol = WIRE_PROTOCOL;
+    header.seq      = 1;
+    frame.header    = &header;
+    frame.stats     = &stats;
+    for (size_t i = 0; i < PL_COUNT(list); i++) {
+        list[i] = &times;
+    }
+    times.counts = counts;
+    for (unsigned i = 0; i < 6; i++) {
+        bool queue  = i % 2 == 0;
+        size_t most = queue ? (size_t)MOST : 8;
+
+        times.n_counts    = PL_HISTOGRAM_BUCKETS + (i / 2 == 1);
+        stats.queue       = list;
+        stats.transfers   = list;
+        stats.n_queue     = queue ? most + (i / 2 == 2) : 0;
+        stats.n_transfers = queue ? 0 : most + (i / 2 == 2);
+        ASSERT_OK(wire_encode(&frame.base, create, &bytes, &length));
+        ASSERT_EQ(wire_decode_worker_frame(&arena, bytes, length, &got, &err) == PLASMON_OK,
+                  i / 2 == 0);
+        ASSERT_TRUE(i / 2 == 0 ||
+                    strstr(err.text, queue ? "times of a queue" : "transfers") != NULL);
+        pl_free(bytes);
+        wire_arena_reset(&arena);
+    }
+    wire_arena_finish(&arena);
+}
+
 TEST(more_of_what_is_left_than_there_is_cannot_be_freed)
 {
     Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT, *got;

@@ -588,6 +588,47 @@ TEST(every_cut_and_every_flipped_bit_of_a_sample_is_survived)
     wire_arena_finish(&arena);
 }
 
+/* A node of a graph looks at memory of the graph, or at what its launch was given: in it. */
+TEST(what_nodes_of_a_graph_look_at_is_there)
+{
+    size_t index = 0, length;
+    Plasmon__V1__WorkerCommand *command;
+    Plasmon__V1__GraphPart *part;
+    Plasmon__V1__Operand *operand = NULL;
+    uint64_t offset;
+    uint8_t *bytes;
+
+    if (arena.block == NULL) {
+        ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
+    }
+    while (strcmp(wire_samples()[index].name, "worker_graph") != 0) {
+        index++;
+    }
+    ASSERT_OK(wire_encode(wire_samples()[index].message, create, &bytes, &length));
+    command = plasmon__v1__worker_command__unpack(NULL, length, bytes);
+    pl_free(bytes);
+    ASSERT_NOT_NULL(command);
+    part = command->graphs[0];
+    for (size_t n = 0; n < part->n_nodes; n++) {
+        Plasmon__V1__Launch *launch = part->nodes[n]->launch;
+
+        for (size_t i = 0; i < launch->n_operands; i++) {
+            if (launch->operands[i]->graph_operand == 0) {
+                operand = launch->operands[i];
+            }
+        }
+    }
+    ASSERT_NOT_NULL(operand);
+    offset                = operand->graph_offset;
+    operand->graph_offset = part->bytes + 1;
+    refuse(&command->base, index, PLASMON_EMALFORMED, "it is at byte");
+    operand->graph_offset  = offset;
+    operand->graph_operand = part->operands + 1;
+    refuse(&command->base, index, PLASMON_EMALFORMED, "it is operand");
+    plasmon__v1__worker_command__free_unpacked(command, NULL);
+    wire_arena_finish(&arena);
+}
+
 /* The nth allocation fails, for each n: the whole message is there, or nothing of it. */
 TEST(a_message_is_decoded_or_not_whichever_allocation_fails)
 {
