@@ -53,7 +53,7 @@ add_custom_target(plasmon_fuzzers)
 # from the files in CORPUS. A fatal one is left in the folder findings of the build folder. tools/fuzz runs all of them for longer: it finds them in fuzzers.txt of the build folder. By hand: NAME -runs=N
 # [-seed=S] new-corpus corpus, with either driver.
 function(plasmon_fuzz NAME)
-  cmake_parse_arguments(F "" "CORPUS;RUNS" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(F "" "RUNS" "SOURCES;LIBS;CORPUS" ${ARGN})
   if(NOT BUILD_TESTING)
     return()
   endif()
@@ -66,8 +66,10 @@ function(plasmon_fuzz NAME)
   endif()
   add_dependencies(plasmon_fuzzers ${NAME})
   _plasmon_unless_address(${NAME})
+  list(TRANSFORM F_CORPUS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  string(REPLACE ";" " " _corpora "${F_CORPUS}")
   set_property(GLOBAL APPEND_STRING PROPERTY PLASMON_FUZZERS
-    "$<TARGET_FILE:${NAME}> ${CMAKE_CURRENT_BINARY_DIR}/${NAME}.corpus ${CMAKE_CURRENT_SOURCE_DIR}/${F_CORPUS}\n")
+    "$<TARGET_FILE:${NAME}> ${CMAKE_CURRENT_BINARY_DIR}/${NAME}.corpus ${_corpora}\n")
 
   if(NOT F_RUNS)
     set(F_RUNS ${PLASMON_FUZZ_RUNS})
@@ -75,6 +77,6 @@ function(plasmon_fuzz NAME)
   set(_grown ${CMAKE_CURRENT_BINARY_DIR}/${NAME}.corpus) # libFuzzer keeps what it finds in the first folder
   file(MAKE_DIRECTORY ${_grown} ${CMAKE_BINARY_DIR}/findings)
   add_test(NAME ${NAME}
-    COMMAND ${NAME} -runs=${F_RUNS} -timeout=60 -artifact_prefix=${CMAKE_BINARY_DIR}/findings/${NAME}- ${_grown} ${CMAKE_CURRENT_SOURCE_DIR}/${F_CORPUS})
+    COMMAND ${NAME} -runs=${F_RUNS} -timeout=60 -artifact_prefix=${CMAKE_BINARY_DIR}/findings/${NAME}- ${_grown} ${F_CORPUS})
   set_tests_properties(${NAME} PROPERTIES LABELS fuzz TIMEOUT 120 ENVIRONMENT "${_test_environment}")
 endfunction()
