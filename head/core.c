@@ -122,6 +122,9 @@ plasmon_status_t head_core_create(const struct head_config *config,
     if (core->config.chain_bytes == 0) {
         core->config.chain_bytes = 256u << 20;
     }
+    if (core->config.gate_points == 0) {
+        core->config.gate_points = 32768; /* half of WIRE_RANGES_MAX */
+    }
     if (core->config.one_shot_bytes == 0) {
         core->config.one_shot_bytes = 256u << 10;
     }

@@ -90,6 +90,8 @@ struct head_config {
         chain_bytes; /* copies of so much go through chains of devices, part by part (move_launch.c); 0: 256 MiB; at least 4 */
     uint64_t
         one_shot_bytes; /* collectives reduce so much of a member in one step (collective_ways.c); 0: 256 KiB */
+    uint32_t
+        gate_points; /* a launch names so many others to wait for, and waits for gates beyond (task.c); 0: 32768, the most */
     uint64_t
         direct_bytes; /* and read so much of one where it lies, on another device; 0: 256 MiB */
     uint64_t

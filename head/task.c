@@ -25,8 +25,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GATE_POINTS = 32768 }; /* half of WIRE_RANGES_MAX */
-
 /* Lists that a launch is built in; kept between calls so that no task pays for growing them. */
 struct builder {
     struct pl_vec after;
@@ -184,7 +182,7 @@ static void task_number(struct head_core *core, struct head_task *task, uint64_t
 }
 
 /*
- * A launch may name at most GATE_POINTS others to wait for. A task that must wait for more (a writer behind a hundred thousand readers)
+ * A launch may name at most config.gate_points others to wait for. A task that must wait for more (a writer behind a hundred thousand readers)
  * waits for gates instead: launches that do nothing but wait, each for some of them.
  */
 static size_t wait_behind_gates(struct head_core *core, struct head_device *device,
@@ -193,15 +191,16 @@ static size_t wait_behind_gates(struct head_core *core, struct head_device *devi
     const struct head_launch gate = {.kind        = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP,
                                      .device      = device,
                                      .retries_max = 250};
+    const uint32_t most           = core->config.gate_points;
     uint64_t *points              = after->items;
     size_t kept                   = 0;
 
-    for (size_t first = 0; first < count; first += GATE_POINTS) {
+    for (size_t first = 0; first < count; first += most) {
         struct head_task *task = task_create(&gate, 0);
 
         task_number(core, task, 0);
         head_launch_encode(core, task, &gate, points + first,
-                           pl_min_u64(GATE_POINTS, count - first));
+                           pl_min_u64(most, count - first));
         head_memory_count(core, task);
         points[kept++] = wire_point(device->index, task->seq); /* behind what is read */
     }
@@ -305,7 +304,7 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
     collect_edges(task, launch);
     add_uses(task, launch);
     after_count = unique_points(&builder.after);
-    if (after_count > GATE_POINTS && launch->order == 0) {
+    if (after_count > core->config.gate_points && launch->order == 0) {
         after_count = wait_behind_gates(core, launch->device, &builder.after, after_count);
     }
     task_number(core, task, launch->order);

@@ -313,7 +313,8 @@ static bool uses_overwritten(const struct worker_core *core,
 /* It stands for what it waits for (head/task.c: a gate): whoever is behind it may overwrite what that uses, and names nothing but the gate. */
 static bool only_waits(const struct worker_launch *launch)
 {
-    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP &&
+           !pl_bug("worker.gate_unsaid");
 }
 
 /* Launch `seq`, which is in that stream and not done, must be shown done before this one begins. */

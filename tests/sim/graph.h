@@ -170,6 +170,7 @@ struct graph_profile {
     bool store_early;           /* see sim_config */
     bool no_lineage;            /* what is lost is not made again */
     bool replays_anyway;        /* graphs are recorded beside faults, too */
+    bool gates; /* who waits for more than some others does so behind gates */
     uint32_t check_every;
 };
 

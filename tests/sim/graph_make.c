@@ -349,6 +349,9 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     if (profile->no_lineage) {
         config->lineage_bytes = 0;
     }
+    if (profile->gates) {
+        config->gate_points = 1 + (uint32_t)(graph->seed % 3);
+    }
     /* By no draw, so that other seeds make what they made before. */
     config->queues       = graph->seed % 5 < 2 ? 1 + (uint32_t)(graph->seed / 5 % 4) : 0;
     config->shadow_bytes = graph->seed % 8 == 5   ? 1

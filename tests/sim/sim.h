@@ -62,8 +62,9 @@ struct sim_config {
     uint64_t shadow_bytes;
     uint64_t nccl_bytes;
     bool peer_capable;
-    uint64_t credit; /* 0: plenty */
-    uint32_t window; /* 0: the default */
+    uint64_t credit;      /* 0: plenty */
+    uint32_t gate_points; /* as of the head's; not with a journal */
+    uint32_t window;      /* 0: the default */
     uint32_t retries;
     /* Faults: how many at most, and the chance a step, in millionths. */
     uint32_t crashes_max;

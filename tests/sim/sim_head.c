@@ -2,6 +2,7 @@
  * The head process: what head/serve*.c does around head_machine. Bytes that arrive become inputs; a flush follows a little after input,
  * so that things batch up as they do on a busy head. What is put out goes through sim_journal.c.
  */
+#include "head/core_int.h"
 #include "tests/sim/sim.h"
 
 #include <string.h>
@@ -762,6 +763,10 @@ void sim_head_start(struct sim *sim)
     sim_head_machine(sim, &sim->head_process.machine);
     sim_head_begin(sim);
     sim->head = head_machine_core(sim->head_process.machine);
+    if (sim->config.gate_points != 0) {
+        PL_CHECK(!sim->config.journal); /* another machine would not know */
+        sim->head->config.gate_points = sim->config.gate_points;
+    }
     PL_CHECK(wire_arena_init(&sim->head_arena, WIRE_ARENA_BYTES_MAX) == PLASMON_OK);
     sim_head_spill_up(sim);
 }

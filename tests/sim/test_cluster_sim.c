@@ -101,6 +101,21 @@ TEST(full_devices_fail_tasks_and_hang_nobody)
     ASSERT_MET(sum.starvations > 0);
 }
 
+TEST(programs_that_wait_behind_gates_mean_what_they_mean_whoever_dies)
+{
+    static const struct graph_profile profile = {.devices_min    = 1,
+                                                 .devices_max    = 3,
+                                                 .steps_min      = 40,
+                                                 .steps_max      = 120,
+                                                 .crash_permille = 800,
+                                                 .crashes_most   = 6,
+                                                 .gates          = true,
+                                                 .check_every    = 1};
+
+    run_seeds(&profile, &sum);
+    ASSERT_MET(sum.crashes > 0 && sum.tasks_done > sum.tasks_failed);
+}
+
 /* Limits, cancels by force, and the fences that they take; an order to fence may be lost on the way. */
 TEST(launches_that_do_not_end_cost_only_themselves_and_what_was_cut_short)
 {

@@ -64,6 +64,16 @@ static const struct graph_profile dying = {.devices_min    = 1,
                                            .crashes_most   = 30,
                                            .check_every    = 200};
 
+/* .. and who waits for more than some others does so behind gates. */
+static const struct graph_profile dying_behind_gates = {.devices_min    = 1,
+                                                        .devices_max    = 1,
+                                                        .steps_min      = 60,
+                                                        .steps_max      = 160,
+                                                        .crash_permille = 1000,
+                                                        .crashes_most   = 30,
+                                                        .gates          = true,
+                                                        .check_every    = 200};
+
 /* What does not fit goes to host memory and files. */
 static const struct graph_profile spilling = {.devices_min    = 1,
                                               .devices_max    = 3,
@@ -333,6 +343,11 @@ TEST(random_programs_notice_memory_that_is_overwritten_before_its_readers_word)
 TEST(random_programs_notice_a_value_that_is_overwritten_before_its_readers_word)
 {
     assert_found("worker.overwrite_unsaid", &dying, 10 * GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_a_gate_that_does_not_wait_for_words)
+{
+    assert_found("worker.gate_unsaid", &dying_behind_gates, 10 * GRAPHS_MAX);
 }
 
 /* And a crash between the end of what a launch waits for in another stream and that stream's word, when the launch has begun. */
