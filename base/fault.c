@@ -41,7 +41,7 @@ static unsigned bug_used; /* guarded by fault_lock */
 
 /* Hints outside the lock; a thread that reads an old 0 passed before the arming, which is a legal order. */
 static _Atomic unsigned fault_hint;
-static _Atomic unsigned bug_hint;
+unsigned pl_bugs_armed;
 
 static struct armed *armed_find_locked(const char *name)
 {
@@ -124,13 +124,9 @@ int pl_fault_disarm(void)
     return fired;
 }
 
-int pl_bug(const char *name)
+int pl_bug_is_armed(const char *name)
 {
     int armed = 0;
-
-    if (atomic_load_explicit(&bug_hint, memory_order_relaxed) == 0) {
-        return 0;
-    }
 
     pthread_mutex_lock(&fault_lock);
     for (unsigned i = 0; i < bug_used; i++) {
@@ -149,7 +145,7 @@ void pl_bug_arm(const char *name)
         PL_CHECK(bug_used < ARMED_MAX);
         (void)snprintf(bug_table[bug_used++], NAME_BYTES, "%s", name);
     }
-    atomic_store(&bug_hint, bug_used);
+    __atomic_store_n(&pl_bugs_armed, bug_used, __ATOMIC_SEQ_CST);
     pthread_mutex_unlock(&fault_lock);
 }
 

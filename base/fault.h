@@ -25,7 +25,12 @@ void pl_fault_from_env(const char *who);
  * Same build condition as fault points. PLASMON_BUG="head.skip_war" arms it from the environment, like PLASMON_FAULT.
  */
 #ifdef PL_FAULTS
-int pl_bug(const char *name);
+extern unsigned pl_bugs_armed; /* how many are; read here, so that asking costs nothing */
+int pl_bug_is_armed(const char *name);
+static inline int pl_bug(const char *name)
+{
+    return __atomic_load_n(&pl_bugs_armed, __ATOMIC_RELAXED) != 0 && pl_bug_is_armed(name);
+}
 #else
 #define pl_bug(name) 0
 #endif

@@ -34,9 +34,21 @@ static plasmon_status_t vec_reserve(struct pl_vec *vec, size_t count)
     return PLASMON_OK;
 }
 
+/* Most are pushed where there is room. */
 void *pl_vec_push(struct pl_vec *vec)
 {
-    return pl_vec_push_n(vec, 1);
+    char *item;
+
+    if (vec->count == vec->capacity) {
+        return pl_vec_push_n(vec, 1);
+    }
+    item = (char *)vec->items + vec->count++ * vec->item_bytes;
+    if (vec->item_bytes == sizeof(uint64_t)) { /* pointers and numbers: without a call */
+        memset(item, 0, sizeof(uint64_t));
+    } else {
+        memset(item, 0, vec->item_bytes);
+    }
+    return item;
 }
 
 void *pl_vec_push_n(struct pl_vec *vec, size_t count)
