@@ -107,9 +107,14 @@ plasmon_status_t check_text(const char *text, size_t max, const char *name,
 plasmon_status_t check_name(const char *text, size_t max, const char *name,
                             struct pl_err *err)
 {
-    plasmon_status_t status = check_text(text, max, name, err);
-    size_t length           = status == PLASMON_OK ? wire_arena_text_length(text) : 0;
-    size_t at               = pl_text_control(text, length);
+    size_t length           = wire_arena_text_length(text);
+    plasmon_status_t status = length == 0 ? PLASMON_OK : check_text(text, max, name, err);
+    size_t at;
+
+    if (length == 0 || status != PLASMON_OK) {
+        return status;
+    }
+    at = pl_text_control(text, length);
 
     return at == length ? status
                         : pl_err_set(err, PLASMON_EMALFORMED,

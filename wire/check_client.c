@@ -251,7 +251,20 @@ static plasmon_status_t check_task_kind(const Plasmon__V1__Task *task, struct pl
     return PLASMON_OK;
 }
 
-static plasmon_status_t check_task(const Plasmon__V1__Task *task, struct pl_err *err)
+static plasmon_status_t check_args(const Plasmon__V1__Task *task, struct pl_err *err)
+{
+    for (size_t i = 0; i < task->n_args; i++) {
+        plasmon_status_t status = check_arg(task->args[i], err);
+
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "args", (long)i);
+        }
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t check_task(const Plasmon__V1__Task *task, struct check_seen *seen,
+                                   struct pl_err *err)
 {
     plasmon_status_t status;
 
@@ -290,10 +303,10 @@ static plasmon_status_t check_task(const Plasmon__V1__Task *task, struct pl_err 
         return status;
     }
 
-    for (size_t i = 0; i < task->n_args; i++) {
-        status = check_arg(task->args[i], err);
+    if (!check_again(seen, task->args)) {
+        status = check_args(task, err);
         if (status != PLASMON_OK) {
-            return check_below(err, status, "args", (long)i);
+            return status;
         }
     }
     return task->index == NULL ? PLASMON_OK : check_index(task, err);
@@ -303,9 +316,10 @@ static plasmon_status_t check_tasks(const Plasmon__V1__ClientFrame *frame,
                                     struct pl_err *err)
 {
     plasmon_status_t status = check_count(frame->n_tasks, WIRE_TASKS_MAX, "tasks", err);
+    struct check_seen seen  = {.lists = {NULL}};
 
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_tasks; i++) {
-        status = check_task(frame->tasks[i], err);
+        status = check_task(frame->tasks[i], &seen, err);
         if (status != PLASMON_OK) {
             return check_below(err, status, "tasks", (long)i);
         }

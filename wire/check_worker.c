@@ -145,7 +145,21 @@ static bool opens_or_closes(const Plasmon__V1__Launch *launch)
            launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE;
 }
 
-static plasmon_status_t check_launch(const Plasmon__V1__Launch *launch, struct pl_err *err)
+static plasmon_status_t check_operands(const Plasmon__V1__Launch *launch,
+                                       struct pl_err *err)
+{
+    for (size_t i = 0; i < launch->n_operands; i++) {
+        plasmon_status_t status = check_operand(launch->operands[i], err);
+
+        if (status != PLASMON_OK) {
+            return check_below(err, status, "operands", (long)i);
+        }
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t check_launch(const Plasmon__V1__Launch *launch,
+                                     struct check_seen *seen, struct pl_err *err)
 {
     plasmon_status_t status;
 
@@ -182,11 +196,8 @@ static plasmon_status_t check_launch(const Plasmon__V1__Launch *launch, struct p
     if (status == PLASMON_OK) {
         status = check_graph_scalars(launch->n_set, launch->set, err);
     }
-    for (size_t i = 0; status == PLASMON_OK && i < launch->n_operands; i++) {
-        status = check_operand(launch->operands[i], err);
-        if (status != PLASMON_OK) {
-            return check_below(err, status, "operands", (long)i);
-        }
+    if (status == PLASMON_OK && !check_again(seen, launch->operands)) {
+        status = check_operands(launch, err);
     }
     return status == PLASMON_OK ? check_pieces(launch, err) : status;
 }
@@ -379,12 +390,13 @@ plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
                                       struct pl_err *err)
 {
     plasmon_status_t status = check_header(command->header, err);
+    struct check_seen seen  = {.lists = {NULL}};
 
     if (status == PLASMON_OK) {
         status = check_count(command->n_launches, WIRE_TASKS_MAX, "launches", err);
     }
     for (size_t i = 0; status == PLASMON_OK && i < command->n_launches; i++) {
-        status = check_launch(command->launches[i], err);
+        status = check_launch(command->launches[i], &seen, err);
         if (status != PLASMON_OK) {
             return check_below(err, status, "launches", (long)i);
         }

@@ -8,6 +8,11 @@
  * comes out is what protobuf-c makes of the bytes, whatever they are, and what it refuses is refused (test_wire_unpack compares them).
  *
  * protobuf-c's answer does not depend on where among the other fields the tasks stand: those are cut out, and the rest, in its order, is unpacked.
+ *
+ * MOST ARE LIKE ONE BEFORE THEM. A program makes the same few calls over and over, and each says again, in the same bytes, which function it is, with what arguments,
+ * scalars and launch shape. Fields that follow each other (a stretch) are compared with the same ones of an earlier item of the message; where the bytes are equal,
+ * what they were read as serves both. So items share their lists: nobody writes into a message that was decoded, and who has checked a list or
+ * copied it need not do so again (check_again() in wire_int.h, worker/launch.c).
  */
 #include "wire/wire_int.h"
 
@@ -22,6 +27,19 @@ enum {
     ARGS_MAX         = 16, /* of a task or launch that is read here; pieces, too */
     VARINT_MAX       = 10, /* bytes, and of one that is a length: */
     LENGTH_MAX       = 5
+};
+
+/* Fields by which a task or a launch falls into parts. */
+enum {
+    TASK_ID              = 1,
+    TASK_ARGS            = 4,
+    TASK_CALL_LAST       = 20, /* its time limit */
+    LAUNCH_ORDER         = 2,
+    LAUNCH_OPERANDS      = 5,
+    LAUNCH_CALL_LAST     = 6, /* scalars */
+    LAUNCH_PIECES        = 8,
+    LAUNCH_TASK          = 15,
+    LAUNCH_SETTINGS_LAST = 20, /* its time limit */
 };
 
 struct reader {
@@ -238,22 +256,115 @@ static bool text(struct reader *reader, char **out)
     return true;
 }
 
-/* The tag of the next field, whose number must be above the last one, or the same one `again`; 0: not of this form. */
-static uint32_t next_tag(struct reader *reader, uint32_t *io_last, uint32_t again)
+/* The tag of the next field, of which there is one; 0: not of this form. */
+static inline uint32_t tag_ahead(const struct reader *reader, size_t *out_bytes)
 {
-    uint32_t tag = *reader->at++; /* there is one */
+    uint32_t tag = *reader->at;
 
+    *out_bytes = 1;
     if (tag >= 0x80) {
-        if (reader->at == reader->end || *reader->at >= 0x80) {
+        if (left(reader) < 2 || reader->at[1] >= 0x80) {
             return 0;
         }
-        tag = (tag & 0x7f) | (uint32_t)*reader->at++ << 7;
+        tag        = (tag & 0x7f) | (uint32_t)reader->at[1] << 7;
+        *out_bytes = 2;
     }
-    if (tag >> 3 < *io_last || (tag >> 3 == *io_last && tag >> 3 != again)) {
-        return 0;
-    }
-    *io_last = tag >> 3;
     return tag;
+}
+
+/* Is there a field up to this number? */
+static inline bool more_until(const struct reader *reader, uint32_t number)
+{
+    size_t bytes;
+
+    return left(reader) > 0 && tag_ahead(reader, &bytes) >> 3 <= number;
+}
+
+/* Takes its tag; 0: not of this form, for its number must be above the last one, or the same one `again`. false: there is none. */
+static inline bool next_until(struct reader *reader, uint32_t number, uint32_t *io_last,
+                              uint32_t again, uint32_t *out_tag)
+{
+    size_t bytes;
+    uint32_t tag, field;
+
+    if (left(reader) == 0) {
+        return false;
+    }
+    tag   = tag_ahead(reader, &bytes);
+    field = tag >> 3;
+    if (field > number) {
+        return false;
+    }
+    *out_tag = field < *io_last || (field == *io_last && field != again) ? 0 : tag;
+    *io_last = field;
+    reader->at += bytes;
+    return true;
+}
+
+/* The same of a message that is read as a whole, and has a field left. */
+static inline uint32_t next_tag(struct reader *reader, uint32_t *io_last, uint32_t again)
+{
+    uint32_t tag = 0;
+
+    (void)next_until(reader, UINT32_MAX, io_last, again, &tag); /* there is one */
+    return tag;
+}
+
+/* ------------------------------------------------------------------------------------------------ stretches */
+
+/* Of an item that was read. */
+struct stretch {
+    const uint8_t *at;
+    size_t bytes;     /* 0: there is none */
+    const void *item; /* which has what they say */
+};
+
+/* Of the last item whose call begins in the same way: with the function and the first argument. */
+struct like {
+    struct stretch call;
+    struct stretch settings;
+};
+
+enum { LIKES = 16 };
+
+/* Where the reader is, a call begins. */
+static inline struct like *like_of(struct like *likes, const struct reader *reader)
+{
+    uint64_t words[2] = {0, 0};
+
+    if (left(reader) >= sizeof(words)) {
+        memcpy(words, reader->at, sizeof(words));
+    }
+    /* Odd numbers without a pattern; the top bits depend on all of both words. */
+    return &likes[((words[0] * UINT64_C(0x9e3779b97f4a7c15)) ^
+                   (words[1] * UINT64_C(0xc2b2ae3d27d4eb4f))) >>
+                  60];
+}
+static_assert(LIKES == 1 << 4, "four bits choose");
+
+/* The same bytes come next, and nothing behind them that belongs to the stretch, whose last field may have this number? They are taken. */
+static inline bool same_again(struct reader *reader, const struct stretch *stretch,
+                              uint32_t number)
+{
+    struct reader behind = *reader;
+
+    if (stretch->bytes == 0 || stretch->bytes > left(reader) ||
+        memcmp(reader->at, stretch->at, stretch->bytes) != 0) {
+        return false;
+    }
+    behind.at += stretch->bytes;
+    if (more_until(&behind, number)) {
+        return false;
+    }
+    reader->at = behind.at;
+    return true;
+}
+
+static inline void stretch_keep(struct stretch *stretch, const uint8_t *from,
+                                const struct reader *reader, const void *item)
+{
+    *stretch =
+        (struct stretch){.at = from, .bytes = (size_t)(reader->at - from), .item = item};
 }
 
 /* ------------------------------------------------------------------------------------------------ parts */
@@ -371,32 +482,73 @@ static bool task_field(struct reader *in, uint32_t tag, Plasmon__V1__Task *out)
     }
 }
 
-static void *task_read(struct reader *in)
+/* Fields up to this number. */
+static bool task_fields(struct reader *in, uint32_t *io_last, uint32_t number,
+                        Plasmon__V1__Task *out)
+{
+    Plasmon__V1__Arg *args[ARGS_MAX];
+    uint32_t tag;
+
+    while (next_until(in, number, io_last, TASK_ARGS, &tag)) {
+        if (tag == OF(TASK_ARGS, LENGTH)) {
+            if (out->n_args == ARGS_MAX || !arg_read(in, &args[out->n_args])) {
+                return false;
+            }
+            out->n_args++;
+        } else if (!task_field(in, tag, out)) {
+            return false;
+        }
+    }
+    if (out->n_args > 0 && out->args == NULL) {
+        out->args = pointers_keep(in, args, out->n_args);
+    }
+    return out->n_args == 0 || out->args != NULL;
+}
+
+/* All but what is new with each task: its id, and when it was submitted. */
+static bool task_call(struct reader *in, uint32_t *io_last, struct stretch *before,
+                      Plasmon__V1__Task *out)
+{
+    const uint8_t *from              = in->at;
+    const Plasmon__V1__Task *earlier = before->item;
+
+    if (!same_again(in, before, TASK_CALL_LAST)) {
+        bool ok = task_fields(in, io_last, TASK_CALL_LAST, out);
+
+        if (ok) {
+            stretch_keep(before, from, in, out);
+        }
+        return ok;
+    }
+    *io_last            = TASK_CALL_LAST;
+    out->function       = earlier->function;
+    out->args           = earlier->args;
+    out->n_args         = earlier->n_args;
+    out->scalars        = earlier->scalars;
+    out->n_scalars      = earlier->n_scalars;
+    out->label          = earlier->label;
+    out->place          = earlier->place;
+    out->retries        = earlier->retries;
+    out->launch_shape   = earlier->launch_shape;
+    out->n_launch_shape = earlier->n_launch_shape;
+    out->time_limit_ms  = earlier->time_limit_ms;
+    return true;
+}
+
+static void *task_read(struct reader *in, struct like *likes)
 {
     Plasmon__V1__Task *out = room(in, sizeof(*out));
-    Plasmon__V1__Arg *args[ARGS_MAX];
-    uint32_t last = 0;
+    uint32_t last          = 0;
 
     if (out == NULL) {
         return NULL;
     }
     plasmon__v1__task__init(out);
-    while (left(in) > 0) {
-        uint32_t tag = next_tag(in, &last, 4);
-
-        if (tag == OF(4, LENGTH)) {
-            if (out->n_args == ARGS_MAX || !arg_read(in, &args[out->n_args])) {
-                return NULL;
-            }
-            out->n_args++;
-        } else if (!task_field(in, tag, out)) {
-            return NULL;
-        }
-    }
-    if (out->n_args > 0) {
-        out->args = pointers_keep(in, args, out->n_args);
-    }
-    return out->n_args > 0 && out->args == NULL ? NULL : out;
+    return task_fields(in, &last, TASK_ID, out) &&
+                   task_call(in, &last, &like_of(likes, in)->call, out) &&
+                   task_fields(in, &last, UINT32_MAX, out)
+               ? out
+               : NULL;
 }
 
 /* ------------------------------------------------------------------------------------------------ launches */
@@ -538,39 +690,107 @@ static bool launch_field(struct reader *in, uint32_t tag, Plasmon__V1__Launch *o
     }
 }
 
-static void *launch_read(struct reader *in)
+/* Fields up to this number. */
+static bool launch_fields(struct reader *in, uint32_t *io_last, uint32_t number,
+                          Plasmon__V1__Launch *out)
 {
-    Plasmon__V1__Launch *out = room(in, sizeof(*out));
     Plasmon__V1__Operand *operands[ARGS_MAX];
     Plasmon__V1__Piece *pieces[ARGS_MAX];
-    uint32_t last = 0;
-    bool ok       = true;
+    uint32_t tag;
+    bool ok = true;
 
-    if (out == NULL) {
-        return NULL;
-    }
-    plasmon__v1__launch__init(out);
-    while (ok && left(in) > 0) {
-        uint32_t tag = next_tag(in, &last, last == 8 ? 8 : 5);
-
-        if (tag == OF(5, LENGTH)) {
+    while (ok &&
+           next_until(in, number, io_last,
+                      *io_last == LAUNCH_PIECES ? LAUNCH_PIECES : LAUNCH_OPERANDS, &tag)) {
+        if (tag == OF(LAUNCH_OPERANDS, LENGTH)) {
             ok = out->n_operands < ARGS_MAX &&
                  operand_read(in, &operands[out->n_operands++]);
-        } else if (tag == OF(8, LENGTH)) {
+        } else if (tag == OF(LAUNCH_PIECES, LENGTH)) {
             ok = out->n_pieces < ARGS_MAX && piece_read(in, &pieces[out->n_pieces++]);
         } else {
             ok = launch_field(in, tag, out);
         }
     }
-    if (ok && out->n_operands > 0) {
+    if (ok && out->n_operands > 0 && out->operands == NULL) {
         out->operands = pointers_keep(in, operands, out->n_operands);
         ok            = out->operands != NULL;
     }
-    if (ok && out->n_pieces > 0) {
+    if (ok && out->n_pieces > 0 && out->pieces == NULL) {
         out->pieces = pointers_keep(in, pieces, out->n_pieces);
         ok          = out->pieces != NULL;
     }
-    return ok ? out : NULL;
+    return ok;
+}
+
+/* What is to be done with what. */
+static bool launch_call(struct reader *in, uint32_t *io_last, struct stretch *before,
+                        Plasmon__V1__Launch *out)
+{
+    const uint8_t *from                = in->at;
+    const Plasmon__V1__Launch *earlier = before->item;
+
+    if (!same_again(in, before, LAUNCH_CALL_LAST)) {
+        bool ok = launch_fields(in, io_last, LAUNCH_CALL_LAST, out);
+
+        if (ok) {
+            stretch_keep(before, from, in, out);
+        }
+        return ok;
+    }
+    *io_last        = LAUNCH_CALL_LAST;
+    out->kind       = earlier->kind;
+    out->function   = earlier->function;
+    out->operands   = earlier->operands;
+    out->n_operands = earlier->n_operands;
+    out->scalars    = earlier->scalars;
+    out->n_scalars  = earlier->n_scalars;
+    return true;
+}
+
+/* What it is called, and in what shape and how long it may run. */
+static bool launch_settings(struct reader *in, uint32_t *io_last, struct stretch *before,
+                            Plasmon__V1__Launch *out)
+{
+    const uint8_t *from                = in->at;
+    const Plasmon__V1__Launch *earlier = before->item;
+
+    if (!same_again(in, before, LAUNCH_SETTINGS_LAST)) {
+        bool ok = launch_fields(in, io_last, LAUNCH_SETTINGS_LAST, out);
+
+        if (ok) {
+            stretch_keep(before, from, in, out);
+        }
+        return ok;
+    }
+    *io_last            = LAUNCH_SETTINGS_LAST;
+    out->label          = earlier->label;
+    out->graph          = earlier->graph;
+    out->launch_shape   = earlier->launch_shape;
+    out->n_launch_shape = earlier->n_launch_shape;
+    out->time_limit_ms  = earlier->time_limit_ms;
+    return true;
+}
+
+static void *launch_read(struct reader *in, struct like *likes)
+{
+    Plasmon__V1__Launch *out = room(in, sizeof(*out));
+    struct like *like;
+    uint32_t last = 0;
+
+    if (out == NULL) {
+        return NULL;
+    }
+    plasmon__v1__launch__init(out);
+    if (!launch_fields(in, &last, LAUNCH_ORDER, out)) {
+        return NULL;
+    }
+    like = like_of(likes, in);
+    return launch_call(in, &last, &like->call, out) &&
+                   launch_fields(in, &last, LAUNCH_TASK, out) &&
+                   launch_settings(in, &last, &like->settings, out) &&
+                   launch_fields(in, &last, UINT32_MAX, out)
+               ? out
+               : NULL;
 }
 
 /* ------------------------------------------------------------------------------------------------ the frame */
@@ -578,7 +798,8 @@ static void *launch_read(struct reader *in)
 /* What is cut out of a frame. */
 struct kind {
     uint32_t field;
-    void *(*read)(struct reader *in); /* NULL: of another form, or no room */
+    void *(*read)(struct reader *in,
+                  struct like *likes); /* NULL: of another form, or no room */
     const ProtobufCMessageDescriptor *item;
     const ProtobufCMessageDescriptor *frame;
 };
@@ -590,6 +811,7 @@ struct cut {
     void **items;      /* as protobuf-c has them: pointers to messages */
     size_t rest_bytes; /* all but the items */
     uint8_t *rest;
+    struct like likes[LIKES];
 };
 
 /* What follows a tag is passed over. false: cut off, or of no kind. */
@@ -654,7 +876,7 @@ static bool cut_item(struct cut *cut)
         return false;
     }
     once = in;
-    item = cut->kind->read(&once);
+    item = cut->kind->read(&once, cut->likes);
     if (item == NULL) {
         item =
             protobuf_c_message_unpack(cut->kind->item, &arena->allocator, left(&in), in.at);

@@ -31,6 +31,22 @@ static inline void *wire_arena_room(struct wire_arena *arena, size_t bytes)
     return at + sizeof(asked);
 }
 
+/*
+ * Items that say the same share their lists (unpack.c): one that was checked, in the same message, need not be again. Forgets most of what it saw before the last few
+ * lists; then the answer is false. NULL is none.
+ */
+struct check_seen {
+    const void *lists[16];
+};
+static inline bool check_again(struct check_seen *seen, const void *list)
+{
+    const void **place = &seen->lists[(uintptr_t)list / 16 % PL_COUNT(seen->lists)];
+    bool again         = list != NULL && *place == list;
+
+    *place = list;
+    return again;
+}
+
 /* Puts "name[index]: " (index < 0: "name: ") before the text in err; returns err's status as given. */
 plasmon_status_t check_below(struct pl_err *err, plasmon_status_t status, const char *name,
                              long index);

@@ -256,6 +256,169 @@ static void try_frame(struct both *both, struct rng *rng, const ProtobufCMessage
     pl_free(bytes);
 }
 
+/* Where the fields of a message begin, and where it ends: it was packed. Returns how many there are. */
+static size_t fields_of(const uint8_t *bytes, size_t length, size_t *out_at, size_t max)
+{
+    size_t count = 0, at = 0;
+
+    while (at < length && count < max) {
+        uint32_t type = bytes[at] & 7;
+        size_t value  = 0;
+
+        out_at[count++] = at;
+        while (bytes[at++] >= 0x80) {
+        }
+        if (type == 1 || type == 5) {
+            at += type == 1 ? 8 : 4;
+            continue;
+        }
+        for (unsigned shift = 0;; shift += 7) {
+            value |= (size_t)(bytes[at] & 0x7f) << shift;
+            if (bytes[at++] < 0x80) {
+                break;
+            }
+        }
+        at += type == 2 ? value : 0;
+    }
+    ASSERT_EQ(at, length);
+    out_at[count] = length;
+    return count;
+}
+
+#define FIELDS_MAX 256u
+
+/* One more like it: as it is, or a field is missing, or there twice, or a byte of it is another one. The room is for a field more. */
+static size_t like_make(struct rng *rng, const uint8_t *bytes, size_t length, uint8_t *out)
+{
+    size_t at[FIELDS_MAX + 1];
+    size_t count = fields_of(bytes, length, at, FIELDS_MAX);
+    size_t which = count == 0 ? 0 : draw(rng) % count;
+    size_t field = count == 0 ? 0 : at[which + 1] - at[which];
+
+    memcpy(out, bytes, length);
+    switch (draw(rng) % 5) {
+    case 0:
+        memmove(out + at[which], out + at[which] + field, length - at[which] - field);
+        return length - field;
+    case 1:
+        memmove(out + at[which] + field, out + at[which], length - at[which]);
+        return length + field;
+    case 2:
+        if (length > 0) {
+            out[draw(rng) % length] ^= (uint8_t)(1u << draw(rng) % 8);
+        }
+        return length;
+    case 3:
+        if (length > 1 && out[0] == 0x08) { /* its number */
+            out[1] ^= (uint8_t)(draw(rng) & 0x7f);
+        }
+        return length;
+    default:
+        return length;
+    }
+}
+
+static size_t item_append(uint8_t *frame, size_t at, const uint8_t *item, size_t length)
+{
+    frame[at++] = 0x1a;
+    for (size_t rest = length; rest >= 0x80 || (frame[at++] = (uint8_t)rest, false);
+         rest >>= 7) {
+        frame[at++] = (uint8_t)(rest | 0x80);
+    }
+    if (length > 0) {
+        memcpy(frame + at, item, length);
+    }
+    return at + length;
+}
+
+#define LIKES_MAX 8u
+
+/* What is read of one serves those behind it that say the same. */
+static void try_likes(const struct kind *kind)
+{
+    struct rng rng = {.state = test_seed() | 1};
+    struct both both;
+
+    both_init(&both, kind);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        ProtobufCMessage *item = usual_fill(&rng, kind);
+        size_t length = protobuf_c_message_get_packed_size(item), at = 0;
+        uint8_t *bytes = pl_alloc(length + 1);
+        uint8_t *like  = pl_alloc(2 * length + 1);
+        uint8_t *frame = pl_alloc(LIKES_MAX * (2 * length + 8));
+
+        ASSERT_TRUE(bytes != NULL && like != NULL && frame != NULL);
+        (void)protobuf_c_message_pack(item, bytes); /* as many as it said */
+        for (uint32_t k = 1 + (uint32_t)(draw(&rng) % LIKES_MAX); k > 0; k--) {
+            at = item_append(frame, at, like, like_make(&rng, bytes, length, like));
+            expect_same(&both, frame, at);
+        }
+        message_free(item);
+        pl_free(item);
+        pl_free(bytes);
+        pl_free(like);
+        pl_free(frame);
+    }
+    printf("# %u were read, %u refused\n", both.read, both.refused);
+    ASSERT_TRUE(both.read > ROUNDS && both.refused > ROUNDS / 8);
+    both_finish(&both);
+}
+
+TEST(tasks_that_are_like_one_before_are_what_protobuf_c_makes_of_them)
+{
+    try_likes(&tasks);
+}
+
+TEST(launches_that_are_like_one_before_are_what_protobuf_c_makes_of_them)
+{
+    try_likes(&launches);
+}
+
+/* As a program's loop has them: the lists of the first serve all that follow, also when two calls take turns. */
+TEST(launches_of_a_loop_share_what_they_say)
+{
+    enum { COUNT = 40 };
+    struct wire_arena arena;
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT, *read;
+    Plasmon__V1__Launch launches_of[COUNT], *pointers[COUNT];
+    Plasmon__V1__Operand operands[2]    = {PLASMON__V1__OPERAND__INIT,
+                                           PLASMON__V1__OPERAND__INIT};
+    Plasmon__V1__Operand *operand_of[2] = {&operands[0], &operands[1]};
+    uint32_t shape[]                    = {1, 1, 1, 256, 1, 1, 0};
+    uint8_t *bytes;
+    size_t length;
+
+    for (size_t i = 0; i < COUNT; i++) {
+        plasmon__v1__launch__init(&launches_of[i]);
+        launches_of[i].seq            = 100 + i;
+        launches_of[i].function       = 7;
+        launches_of[i].n_operands     = 1;
+        launches_of[i].operands       = &operand_of[i % 2];
+        launches_of[i].n_launch_shape = PL_COUNT(shape);
+        launches_of[i].launch_shape   = shape;
+        operands[i % 2].buffer        = wire_buffer(0, 3 + (uint32_t)(i % 2), 9);
+        operands[i % 2].mode          = PLASMON__V1__MODE__MODE_INOUT;
+        pointers[i]                   = &launches_of[i];
+    }
+    command.launches   = pointers;
+    command.n_launches = COUNT;
+    length             = plasmon__v1__worker_command__get_packed_size(&command);
+    bytes              = pl_alloc(length);
+    ASSERT_NOT_NULL(bytes);
+    (void)plasmon__v1__worker_command__pack(&command, bytes); /* as many as it said */
+    ASSERT_OK(wire_arena_init(&arena, ARENA_BYTES));
+    read = (void *)wire_unpack_worker_command(&arena, bytes, length);
+    ASSERT_NOT_NULL(read);
+    for (size_t i = 2; i < COUNT; i++) {
+        ASSERT_TRUE(read->launches[i]->operands == read->launches[i % 2]->operands);
+        ASSERT_TRUE(read->launches[i]->launch_shape == read->launches[i % 2]->launch_shape);
+        ASSERT_EQ(read->launches[i]->seq, 100 + i);
+    }
+    ASSERT_TRUE(read->launches[0]->operands != read->launches[1]->operands);
+    wire_arena_finish(&arena);
+    pl_free(bytes);
+}
+
 static void try_random(const struct kind *kind)
 {
     struct rng rng = {.state = test_seed() | 1};
