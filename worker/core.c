@@ -276,6 +276,7 @@ plasmon_status_t worker_core_command(struct worker_core *core,
     for (size_t i = 0; status == PLASMON_OK && i < command->n_launches; i++) {
         status = launch_take(core, command->launches[i], err);
     }
+    worker_launch_lists_forget(core);
     if (status != PLASMON_OK) {
         return status;
     }

@@ -288,6 +288,13 @@ struct worker_checked {
     struct kernel_arg args[WORKER_CHECKED_ARGS];
 };
 
+/* Operands that several launches of a command share (wire/unpack.c) are read once, and copied from the first of those launches. */
+enum { WORKER_SHARED_LISTS = 16 };
+struct worker_shared_list {
+    const void *list; /* in the command's message; NULL: none */
+    const struct worker_launch *launch;
+};
+
 struct worker_core {
     struct worker_core_config config;
     struct store_table *table;       /* ours */
@@ -347,6 +354,8 @@ struct worker_core {
         [STORE_STREAM_MAX]; /* the front's memory is right once launches of stream i up to this one are over */
 
     struct worker_checked checked[WORKER_CHECKED]; /* by function */
+    struct worker_shared_list
+        lists[WORKER_SHARED_LISTS]; /* of the command that is being taken, by address */
 
     struct pl_vec waits;   /* struct worker_wait: of the launch being enqueued */
     struct pl_vec args;    /* struct kernel_arg */
@@ -411,8 +420,18 @@ void worker_launch_destroy(struct worker_core *core, struct worker_launch *launc
 void worker_launch_fail(struct worker_launch *launch, plasmon_status_t status,
                         const char *format, ...)
     PL_PRINTF(3, 4); /* the first failure stays */
-bool worker_launch_is_function(const struct worker_launch *launch); /* RUN or GRAPH */
-bool worker_launch_is_half(const struct worker_launch *launch);     /* SEND or RECV */
+/* The command that the launches came in is taken: its message goes. */
+void worker_launch_lists_forget(struct worker_core *core);
+static inline bool worker_launch_is_function(const struct worker_launch *launch)
+{
+    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ||
+           launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH;
+}
+static inline bool worker_launch_is_half(const struct worker_launch *launch)
+{
+    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND ||
+           launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV;
+}
 const char *worker_launch_name(const struct worker_launch *launch); /* function or kind */
 void worker_launch_describe(const struct worker_launch *launch, struct pl_str *out);
 /* combine.c: the piece that is this device's own; NULL: there is none. */

@@ -166,7 +166,7 @@ static uint64_t half_operations(const struct worker_launch *launch)
 }
 
 /* Of a box that is not all of both buffers a call takes two dimensions, at the worst. */
-static uint64_t pieces_operations(const struct worker_launch *launch)
+static uint64_t pieces_count(const struct worker_launch *launch)
 {
     uint64_t operations = 0;
 
@@ -184,6 +184,11 @@ static uint64_t pieces_operations(const struct worker_launch *launch)
         operations += pl_min_u64(calls, PIECE_CALLS_MAX);
     }
     return operations;
+}
+
+static inline uint64_t pieces_operations(const struct worker_launch *launch)
+{
+    return launch->piece_count == 0 ? 0 : pieces_count(launch);
 }
 
 uint64_t worker_launch_operations(struct worker_core *core,

@@ -239,6 +239,38 @@ static plasmon_status_t operand_get(const struct worker_core *core,
     return PLASMON_OK;
 }
 
+/* Only a function's are what the message says; of other kinds more depends on the launch. */
+static plasmon_status_t operands_get(struct worker_core *core,
+                                     const Plasmon__V1__Launch *message,
+                                     struct worker_launch *launch, struct pl_err *err)
+{
+    struct worker_shared_list *shared =
+        &core->lists[(uintptr_t)message->operands / 16 % WORKER_SHARED_LISTS];
+    plasmon_status_t status = PLASMON_OK;
+
+    if (launch->operand_count == 0) {
+        return PLASMON_OK;
+    }
+    if (shared->list == message->operands) {
+        assert(shared->launch->operand_count == launch->operand_count);
+        memcpy(launch->operands, shared->launch->operands,
+               launch->operand_count * sizeof(launch->operands[0]));
+        return PLASMON_OK;
+    }
+    for (uint32_t i = 0; status == PLASMON_OK && i < launch->operand_count; i++) {
+        status = operand_get(core, message->operands[i], &launch->operands[i], err);
+    }
+    if (status == PLASMON_OK && launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN) {
+        *shared = (struct worker_shared_list){.list = message->operands, .launch = launch};
+    }
+    return status;
+}
+
+void worker_launch_lists_forget(struct worker_core *core)
+{
+    memset(core->lists, 0, sizeof(core->lists));
+}
+
 static plasmon_status_t piece_get(const struct worker_launch *launch,
                                   const Plasmon__V1__Piece *message,
                                   struct worker_piece *piece, struct pl_err *err)
@@ -367,7 +399,7 @@ static plasmon_status_t launch_fill(struct worker_core *core,
                                     const Plasmon__V1__Launch *message,
                                     struct worker_launch *launch, struct pl_err *err)
 {
-    plasmon_status_t status = PLASMON_OK;
+    plasmon_status_t status;
 
     launch->seq         = message->seq;
     launch->kind        = (uint32_t)message->kind;
@@ -393,9 +425,7 @@ static plasmon_status_t launch_fill(struct worker_core *core,
         launch->time_limit_ms = message->time_limit_ms;
     }
 
-    for (uint32_t i = 0; status == PLASMON_OK && i < launch->operand_count; i++) {
-        status = operand_get(core, message->operands[i], &launch->operands[i], err);
-    }
+    status = operands_get(core, message, launch, err);
     for (uint32_t i = 0; status == PLASMON_OK && i < launch->piece_count; i++) {
         status = piece_get(launch, message->pieces[i], &launch->pieces[i], err);
     }
@@ -505,18 +535,6 @@ void worker_launch_fail(struct worker_launch *launch, plasmon_status_t status,
     va_end(args);
     launch->failure      = status;
     launch->failure_text = pl_strdup(err.text); /* NULL: the status has to do */
-}
-
-bool worker_launch_is_function(const struct worker_launch *launch)
-{
-    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ||
-           launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH;
-}
-
-bool worker_launch_is_half(const struct worker_launch *launch)
-{
-    return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND ||
-           launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV;
 }
 
 static const char *kind_name(uint32_t kind)

@@ -530,6 +530,60 @@ static void add(struct fake *fake, uint64_t seq, uint32_t x, int64_t count)
     ASSERT_OK(fake_send(fake, &launch));
 }
 
+/* Each behind the one before; they share one list of operands. */
+static void shared_give(struct fake *fake, struct fake_launch *shared, uint64_t first,
+                        uint32_t count)
+{
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    Plasmon__V1__Launch messages[4], *pointers[4];
+    uint64_t after[4];
+    struct pl_err err;
+
+    ASSERT_TRUE(count <= PL_COUNT(messages));
+    for (uint32_t i = 0; i < count; i++) {
+        messages[i]         = shared->message;
+        messages[i].seq     = first + i;
+        after[i]            = wire_point(FAKE_BASE + FAKE_US, first + i - 1);
+        messages[i].after   = &after[i];
+        messages[i].n_after = 1;
+        pointers[i]         = &messages[i];
+    }
+    command.launches   = pointers;
+    command.n_launches = count;
+    ASSERT_OK(worker_core_command(fake->core, &command, &err));
+    worker_core_advance(fake->core);
+}
+
+TEST(launches_of_a_command_that_share_their_operands_are_each_as_if_alone)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch shared;
+
+    fake_filled(fake, 2);
+    fake_fill(fake, 3, 3, 8);
+    (void)fake_calls(fake);
+    fake_launch_init(&shared, 4, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+    fake_launch_function(&shared, "add_into");
+    fake_launch_operand(&shared, KERNEL_INOUT, 1, 4)->consume = 1;
+    fake_launch_operand(&shared, KERNEL_IN, 2, 4);
+    shared_give(fake, &shared, 4, 3);
+    ASSERT_STR(fake_calls(fake), "run:0:add_into run:0:add_into run:0:add_into signal:0:6");
+    ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED);
+    fake_finish(fake, 0, 5);
+    ASSERT_EQ(fake_state(fake, 1), STORE_CONSUMED); /* the third one writes it */
+    fake_finish(fake, 0, 6);
+    ASSERT_EQ(fake_state(fake, 1), STORE_SEALED);
+    ASSERT_EQ(fake_state(fake, 2), STORE_SEALED);
+    ASSERT_CONTAINS(fake_reports(fake), "done:3+3 done:6+1");
+
+    /* The same memory says something else in the next command. */
+    shared.operand[1].buffer = wire_buffer(FAKE_BASE + FAKE_US, 3, 1);
+    shared.frame[1][1]       = 8;
+    shared_give(fake, &shared, 7, 1);
+    ASSERT_TRUE(strstr(fake_calls(fake), "add_into") == NULL);
+    fake_destroy(fake);
+}
+
 TEST(a_launch_like_an_earlier_one_runs_and_one_that_differs_is_checked)
 {
     struct fake *fake = fake_create();
