@@ -35,20 +35,31 @@ int64_t *head_wire_view(struct wire_arena *arena, const struct pl_view *view, si
     return numbers;
 }
 
+/* An operand with its lists. */
+struct encoded_operand {
+    Plasmon__V1__Operand message;
+    int64_t frame[2 * PL_DIM_MAX];
+    int64_t view[3 * PL_DIM_MAX];
+};
+
 static Plasmon__V1__Operand *encode_operand(struct wire_arena *arena,
                                             const struct head_operand *operand)
 {
-    Plasmon__V1__Operand *out = wire_arena_alloc(arena, sizeof(*out));
+    struct encoded_operand *encoded = wire_arena_alloc(arena, sizeof(*encoded));
+    Plasmon__V1__Operand *out;
 
-    PL_CHECK(out != NULL);
+    PL_CHECK(encoded != NULL);
+    out = &encoded->message;
     plasmon__v1__operand__init(out);
     out->mode               = operand->mode;
     out->buffer             = operand->buffer->id;
     out->fresh              = operand->fresh;
     out->consume            = operand->consume;
     out->dtype              = operand->buffer->dtype;
-    out->frame              = head_wire_box(arena, &operand->buffer->frame, &out->n_frame);
-    out->view               = head_wire_view(arena, &operand->view, &out->n_view);
+    out->frame              = encoded->frame;
+    out->n_frame            = wire_box_put(&operand->buffer->frame, encoded->frame);
+    out->view               = encoded->view;
+    out->n_view             = wire_view_put(&operand->view, encoded->view);
     out->reduce_op          = operand->reduce_op;
     out->writable_by_client = operand->client_writes;
     out->replica            = operand->buffer->replica;
@@ -78,11 +89,19 @@ static Plasmon__V1__Piece *encode_piece(struct wire_arena *arena,
 static void keep_encoded(struct head_task *task, const Plasmon__V1__Launch *launch)
 {
     size_t length;
-    uint8_t *bytes = wire_launch_pack(launch, head_alloc, &length);
 
-    pl_free(task->bytes);
-    task->bytes        = bytes;
+    head_launch_forget(task);
+    task->bytes =
+        wire_launch_pack(launch, task->small, sizeof(task->small), head_alloc, &length);
     task->bytes_length = (uint32_t)length;
+}
+
+void head_launch_forget(struct head_task *task)
+{
+    if (task->bytes != task->small) {
+        pl_free(task->bytes);
+    }
+    task->bytes = NULL;
 }
 
 void head_launch_settings(const struct head_launch *launch, Plasmon__V1__Launch *out)

@@ -25,13 +25,20 @@ enum {
 
 void head_memory_count(struct head_core *core, struct head_task *task)
 {
-    uint64_t bytes = block_bytes(task) + block_bytes(task->bytes) +
+    uint64_t bytes = block_bytes(task) +
+                     block_bytes(task->bytes != task->small ? task->bytes : NULL) +
                      block_bytes(task->label) + block_bytes(task->dependents.items) +
                      block_bytes(task->outputs.items) + block_bytes(task->waits.items) +
                      task->outputs.count * (uint64_t)OUTPUT_BYTES;
 
     core->memory.bytes += bytes - task->counted_bytes;
     task->counted_bytes = bytes;
+}
+
+void head_memory_output(struct head_core *core, struct head_task *task)
+{
+    core->memory.bytes += OUTPUT_BYTES;
+    task->counted_bytes += OUTPUT_BYTES;
 }
 
 void head_memory_forget(struct head_core *core, const struct head_task *task)

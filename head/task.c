@@ -69,18 +69,22 @@ static void add_dependent(struct head_core *core, struct head_task *producer,
                           struct head_task *task)
 {
     struct head_task **place;
+    size_t capacity;
 
     if (producer->dependents.count > 0 &&
         *(struct head_task **)pl_vec_at(&producer->dependents,
                                         producer->dependents.count - 1) == task) {
         return; /* two arguments of one task */
     }
-    place = pl_vec_push(&producer->dependents);
+    capacity = producer->dependents.capacity;
+    place    = pl_vec_push(&producer->dependents);
     PL_CHECK(place != NULL);
     *place = task;
     task->refs++;
     task->producers_open++;
-    head_memory_count(core, producer);
+    if (producer->dependents.capacity != capacity) {
+        head_memory_count(core, producer);
+    }
 }
 
 /* Zeroed but for its lists, which are empty. */
@@ -335,6 +339,7 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
 
 void head_task_makes(struct head_core *core, struct head_task *task, struct head_tile *tile)
 {
+    size_t capacity          = task->outputs.capacity;
     struct head_tile **place = pl_vec_push(&task->outputs);
 
     PL_CHECK(place != NULL);
@@ -345,7 +350,11 @@ void head_task_makes(struct head_core *core, struct head_task *task, struct head
     if (task->failure != NULL && tile->failure == NULL) {
         tile->failure = head_failure_hold(task->failure);
     }
-    head_memory_count(core, task);
+    if (task->outputs.capacity != capacity) {
+        head_memory_count(core, task);
+    } else {
+        head_memory_output(core, task);
+    }
 }
 
 void head_task_release(struct head_task *task)
@@ -358,7 +367,7 @@ void head_task_release(struct head_task *task)
     head_failure_release(task->failure);
     head_failure_release(task->unmade);
     pl_free(task->label);
-    pl_free(task->bytes);
+    head_launch_forget(task);
     task_memory_free(task);
 }
 

@@ -18,6 +18,9 @@ struct head_waiting {
         indifferent; /* the answer is not about what this task makes: its failure is none of it */
 };
 
+/* A launch of two or three arguments is encoded in so few bytes, and needs no memory of its own then. */
+enum { HEAD_LAUNCH_SMALL = 160 };
+
 struct head_task {
     uint32_t refs;              /* unfinished; dependents lists of others */
     uint32_t kind;              /* LaunchKind */
@@ -77,9 +80,10 @@ struct head_task {
     struct pl_vec outputs;   /* struct head_tile *, owned references */
     struct pl_vec waits;     /* struct head_waiting */
     char *label;
-    uint8_t *bytes; /* the encoded Launch */
+    uint8_t *bytes; /* the encoded Launch: in `small`, or owned */
     uint32_t bytes_length;
     uint32_t use_count;
+    uint8_t small[HEAD_LAUNCH_SMALL];
     struct head_use uses[];
 };
 
@@ -153,6 +157,7 @@ void head_launch_settings(const struct head_launch *launch, Plasmon__V1__Launch 
 int64_t *head_wire_box(struct wire_arena *arena, const struct pl_box *box, size_t *out_n);
 int64_t *head_wire_view(struct wire_arena *arena, const struct pl_view *view,
                         size_t *out_n);
+void head_launch_forget(struct head_task *task); /* its bytes are freed */
 /* Into task->bytes, with the launches that it waits for. */
 void head_launch_encode(struct head_core *core, struct head_task *task,
                         const struct head_launch *launch, const uint64_t *after,
@@ -202,6 +207,8 @@ plasmon_status_t head_task_after(struct head_core *core, struct wire_arena *aren
 /* ---- memory.c */
 void head_memory_count(struct head_core *core,
                        struct head_task *task); /* again, when its blocks have changed */
+/* One output more, and no block. */
+void head_memory_output(struct head_core *core, struct head_task *task);
 void head_memory_forget(struct head_core *core, const struct head_task *task);
 void head_memory_note(struct head_core *core); /* when the input ran dry */
 

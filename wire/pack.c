@@ -112,37 +112,46 @@ static size_t varint_bytes(uint64_t value)
     return bytes;
 }
 
+/* So few that the bytes of the list are counted in one: they are written before they are counted. */
+#define FEW (0x7f / NUMBER_BYTES_MAX)
+
 static uint8_t *put_int64s(uint8_t *at, uint32_t field, const int64_t *values, size_t count)
 {
     size_t length = 0;
 
+    if (count == 0) {
+        return at;
+    }
+    if (count <= FEW) {
+        uint8_t *length_at = put_tag(at, field, LENGTH);
+
+        at = length_at + 1;
+        for (size_t i = 0; i < count; i++) {
+            at = put_varint(at, (uint64_t)values[i]);
+        }
+        *length_at = (uint8_t)(at - length_at - 1);
+        return at;
+    }
     for (size_t i = 0; i < count; i++) {
         length += varint_bytes((uint64_t)values[i]);
     }
-    if (count > 0) {
-        at = put_varint(put_tag(at, field, LENGTH), length);
-    }
+    at = put_varint(put_tag(at, field, LENGTH), length);
     for (size_t i = 0; i < count; i++) {
         at = put_varint(at, (uint64_t)values[i]);
     }
     return at;
 }
 
+/* Of a launch shape. */
 static uint8_t *put_uint32s(uint8_t *at, uint32_t field, const uint32_t *values,
                             size_t count)
 {
-    size_t length = 0;
+    int64_t numbers[WIRE_LAUNCH_SHAPE_COUNT];
 
     for (size_t i = 0; i < count; i++) {
-        length += varint_bytes(values[i]);
+        numbers[i] = values[i];
     }
-    if (count > 0) {
-        at = put_varint(put_tag(at, field, LENGTH), length);
-    }
-    for (size_t i = 0; i < count; i++) {
-        at = put_varint(at, values[i]);
-    }
-    return at;
+    return put_int64s(at, field, numbers, count);
 }
 
 /* ------------------------------------------------------------------------------------------------ parts */
@@ -224,11 +233,12 @@ static size_t launch_bytes_max(const Plasmon__V1__Launch *launch)
 {
     size_t parts = parts_bytes_max(launch);
 
-    return parts == 0 ? SIZE_MAX
-                      : parts + LAUNCH_FIELDS * FIELD_BYTES_MAX + launch->data.len +
-                            (launch->label != NULL ? strlen(launch->label) : 0) +
-                            (launch->n_scalars + launch->n_after) * sizeof(uint64_t) +
-                            launch->n_launch_shape * NUMBER_BYTES_MAX;
+    return parts == 0 || launch->n_launch_shape > WIRE_LAUNCH_SHAPE_COUNT
+               ? SIZE_MAX
+               : parts + LAUNCH_FIELDS * FIELD_BYTES_MAX + launch->data.len +
+                     (launch->label != NULL ? strlen(launch->label) : 0) +
+                     (launch->n_scalars + launch->n_after) * sizeof(uint64_t) +
+                     launch->n_launch_shape * NUMBER_BYTES_MAX;
 }
 
 static uint8_t *put_parts(uint8_t *at, const Plasmon__V1__Launch *launch)
@@ -276,7 +286,8 @@ static uint8_t *put_launch(uint8_t *at, const Plasmon__V1__Launch *launch)
     return put_number(at, 27, launch->ranks);
 }
 
-uint8_t *wire_launch_pack(const Plasmon__V1__Launch *launch, void *(*create)(size_t bytes),
+uint8_t *wire_launch_pack(const Plasmon__V1__Launch *launch, uint8_t *room,
+                          size_t room_bytes, void *(*create)(size_t bytes),
                           size_t *out_length)
 {
     uint8_t small[SMALL_BYTES];
@@ -285,7 +296,7 @@ uint8_t *wire_launch_pack(const Plasmon__V1__Launch *launch, void *(*create)(siz
 
     *out_length = fits ? (size_t)(put_launch(small, launch) - small)
                        : plasmon__v1__launch__get_packed_size(launch);
-    out         = create(*out_length);
+    out         = room != NULL && *out_length <= room_bytes ? room : create(*out_length);
     if (out == NULL) {
         return NULL;
     }

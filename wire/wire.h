@@ -95,8 +95,12 @@ Plasmon__V1__Histogram *wire_histogram(const struct pl_histogram *histogram,
 /* Of a message that was checked, or of one of our own. */
 void wire_histogram_read(const Plasmon__V1__Histogram *message, struct pl_histogram *out);
 
-/* Bytes of a launch, as protobuf-c would write them, in memory from `create`; NULL when that gives none. */
-uint8_t *wire_launch_pack(const Plasmon__V1__Launch *launch, void *(*create)(size_t bytes),
+/*
+ * Bytes of a launch, as protobuf-c would write them: in `room` if they fit (NULL with 0 bytes will do), else in memory from `create`, which is the
+ * caller's; NULL when that gives none. Nothing in the launch may lie in `room`.
+ */
+uint8_t *wire_launch_pack(const Plasmon__V1__Launch *launch, uint8_t *room,
+                          size_t room_bytes, void *(*create)(size_t bytes),
                           size_t *out_length) PL_MUST_CHECK;
 
 /*

@@ -15,19 +15,25 @@ static void *create(size_t bytes)
     return pl_alloc(bytes == 0 ? 1 : bytes);
 }
 
-static void expect_same(const Plasmon__V1__Launch *launch)
+/* With room for so many bytes, or memory of its own. */
+static void expect_same(const Plasmon__V1__Launch *launch, size_t room_bytes)
 {
     size_t length   = plasmon__v1__launch__get_packed_size(launch), packed_length;
     uint8_t *bytes  = create(length);
-    uint8_t *packed = wire_launch_pack(launch, create, &packed_length);
+    uint8_t *room   = room_bytes == 0 ? NULL : create(room_bytes);
+    uint8_t *packed = wire_launch_pack(launch, room, room_bytes, create, &packed_length);
 
     ASSERT_NOT_NULL(bytes);
     ASSERT_NOT_NULL(packed);
+    ASSERT_EQ(packed == room, room != NULL && length <= room_bytes);
     (void)plasmon__v1__launch__pack(launch, bytes); /* as many as it said */
     ASSERT_EQ(packed_length, length);
     ASSERT_EQ(memcmp(packed, bytes, length), 0);
+    if (packed != room) {
+        pl_free(packed);
+    }
+    pl_free(room);
     pl_free(bytes);
-    pl_free(packed);
 }
 
 TEST(what_is_packed_by_hand_is_what_protobuf_c_packs)
@@ -40,7 +46,8 @@ TEST(what_is_packed_by_hand_is_what_protobuf_c_packs)
         if (i > 0) { /* and one with nothing in it */
             message_fill(&rng, &launch.base);
         }
-        expect_same(&launch);
+        expect_same(&launch, 0);
+        expect_same(&launch, 1 + draw(&rng) % 512);
         message_free(&launch.base);
     }
 }
@@ -57,7 +64,7 @@ TEST(without_memory_there_are_no_bytes)
     size_t length;
 
     launch.seq = 7;
-    ASSERT_NULL(wire_launch_pack(&launch, nothing, &length));
+    ASSERT_NULL(wire_launch_pack(&launch, NULL, 0, nothing, &length));
 }
 
 TEST_MAIN()
