@@ -71,7 +71,11 @@ struct head_spill_host {
     uint64_t largest;    /* .. and the most that one takes */
     uint64_t bound;      /* launches that hold their place */
     uint64_t file_bytes; /* of all copies in files */
-    bool files_full; /* a write found no room: none is tried until something is forgotten */
+    bool
+        files_full; /* a write found no room: nothing is planned beyond what is there until one finds some (head_spill_tick) */
+    uint64_t files_tried_ms;  /* .. of which one was tried last; not in a checkpoint */
+    uint64_t files_try;       /* the op of the one that is tried now; 0: none is .. */
+    uint64_t files_try_bytes; /* .. and its bytes, of file_bytes; 0 without one */
     char *files_why;
     struct pl_list queue; /* head_task.spill_link: launches that are not bound, by order */
     struct pl_list ahead; /* head_task.spill_link: write-backs that are not over .. */
@@ -227,5 +231,10 @@ Plasmon__V1__TaskHold head_spill_hold(const struct head_task *task,
 void head_spill_task_over(struct head_core *core, struct head_task *task);
 /* Give places to the launches that are next, and have files written to make them. Before launches are sent. */
 void head_spill_bind(struct head_core *core);
+/*
+ * Time passes. A disk that was full may have got room by others, of which nobody tells us: every 10 s one value that lies in host memory is written to a file,
+ * which costs nothing if it cannot be, and if it can be files count again.
+ */
+void head_spill_tick(struct head_core *core);
 
 #endif

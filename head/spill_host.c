@@ -197,7 +197,8 @@ static uint64_t room_for(const struct head_spill_host *spill, uint64_t bytes,
                          enum head_spill_for purpose)
 {
     uint64_t memory  = spill->config.memory_bytes;
-    uint64_t files   = spill->files_full ? spill->file_bytes : spill->config.file_bytes;
+    uint64_t files   = spill->files_full ? spill->file_bytes - spill->files_try_bytes
+                                         : spill->config.file_bytes;
     uint64_t largest = pl_max_u64(bytes, spill->largest);
     uint64_t room    = memory + files - pl_min_u64(2 * largest, files);
 

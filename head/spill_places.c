@@ -20,6 +20,8 @@
 
 #include <stdio.h>
 
+enum { FILES_AGAIN_MS = 10000 }; /* more than STORE_SPILL_AGAIN_NS: the store tries, too */
+
 /* ------------------------------------------------------------------------------------------- the slab */
 
 static void place_give(struct head_spill_host *spill, struct head_spilled *spilled,
@@ -142,6 +144,42 @@ static bool let_leave(struct head_spill_host *spill, uint64_t bytes, bool growin
         }
     }
     return left;
+}
+
+/* The one that would leave first is written; it stays where it is, too. */
+static void files_try(struct head_spill_host *spill)
+{
+    uint64_t room =
+        spill->config.file_bytes - pl_min_u64(spill->config.file_bytes, spill->file_bytes);
+    const struct pl_list *pos;
+
+    spill->files_tried_ms = spill->core->now_ms;
+    pl_list_for_each(pos, &spill->recent) {
+        struct head_spilled *spilled =
+            pl_container_of(pos, struct head_spilled, recent_link);
+
+        if (may_leave(spilled) && spilled->file == 0 && spilled->bytes <= room) {
+            spill->file_bytes += spilled->bytes;
+            head_spill_ask(spill, HEAD_SPILL_WRITE, spilled->buffer, spill->op_last + 1);
+            spill->files_try       = spill->op_last;
+            spill->files_try_bytes = spilled->bytes;
+            return;
+        }
+    }
+}
+
+void head_spill_tick(struct head_core *core)
+{
+    const struct pl_list *pos;
+
+    pl_list_for_each(pos, &core->spill_hosts) {
+        struct head_spill_host *spill = pl_container_of(pos, struct head_spill_host, link);
+
+        if (spill->files_full && spill->files_try == 0 && spill->slab == HEAD_SLAB_READY &&
+            core->now_ms - spill->files_tried_ms >= FILES_AGAIN_MS) {
+            files_try(spill);
+        }
+    }
 }
 
 /* Move the first one down that has a gap before it. false: there is none that may be moved. */

@@ -50,6 +50,8 @@ void head_spill_ask(struct head_spill_host *spill, enum head_spill_kind kind,
 
 void head_spill_requests_drop(struct head_core *core, struct head_spill_host *spill)
 {
+    spill->files_try       = 0;
+    spill->files_try_bytes = 0;
     while (!pl_list_empty(&spill->requests)) {
         struct head_spill_request *request =
             pl_list_first(&spill->requests, struct head_spill_request, link);
@@ -99,20 +101,42 @@ static void slab_done(struct head_spill_host *spill, const struct head_spill_ans
     spill->slab_bytes  = pl_max_u64(spill->slab_bytes, bytes);
 }
 
-static void write_done(struct head_spill_host *spill, struct head_spilled *spilled,
-                       uint64_t file, plasmon_status_t status, const char *text)
+/* One that was written to see if it can be. */
+static void try_done(struct head_spill_host *spill, bool good)
 {
+    spill->files_try       = 0;
+    spill->files_try_bytes = 0;
+    if (good && spill->files_full) {
+        spill->files_full = false;
+        pl_free(spill->files_why);
+        spill->files_why = NULL;
+        pl_info("head", "%s: spill files have room again", spill->home.node);
+    }
+}
+
+static void write_done(struct head_spill_host *spill, struct head_spilled *spilled,
+                       const struct head_spill_op *op, plasmon_status_t status,
+                       const char *text)
+{
+    bool told = spill->files_full;
+
+    if (op->id == spill->files_try) {
+        try_done(spill, status == PLASMON_OK);
+    }
     if (status == PLASMON_OK) {
-        spilled->file = file;
+        spilled->file = op->file;
         spill->writes++;
         spill->write_bytes += spilled->buffer->bytes;
         return;
     }
     spill->file_bytes -= spilled->bytes;
-    spill->files_full = true;
+    spill->files_full     = true;
+    spill->files_tried_ms = spill->core->now_ms;
     pl_free(spill->files_why);
     spill->files_why = head_strdup(text);
-    pl_warn("head", "%s: %s", spill->home.node, text);
+    if (!told) {
+        pl_warn("head", "%s: %s", spill->home.node, text);
+    }
 }
 
 /* Its bytes are lost: whoever was to read them fails, and so does a value that is nowhere else. */
@@ -212,6 +236,7 @@ static void store_replaced(struct head_spill_host *spill, uint64_t slab)
         }
     }
     spill->files_full = false;
+    try_done(spill, false);
     head_failure_release(failure);
 }
 
@@ -271,7 +296,7 @@ void head_core_spill_done(struct head_core *core, const char *host, uint64_t id,
         slab_done(spill, answer);
         break;
     case HEAD_SPILL_WRITE:
-        write_done(spill, buffer->spilled, request->op.file, status, answer->text);
+        write_done(spill, buffer->spilled, &request->op, status, answer->text);
         break;
     case HEAD_SPILL_READ:
         if (status != PLASMON_OK) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -133,8 +134,9 @@ void spill_files_clear(struct store_spill_files *files)
 {
     memset(files, 0, sizeof(*files));
     pl_map_init(&files->by_number);
-    files->entries_free = PL_VEC_INIT(uint32_t);
-    files->index_fd     = -1;
+    files->entries_free   = PL_VEC_INIT(uint32_t);
+    files->index_fd       = -1;
+    files->again_after_ns = STORE_SPILL_AGAIN_NS;
     for (uint32_t i = 0; i < STORE_SPILL_DIRS_MAX; i++) {
         files->dirs[i].fd = -1;
         pl_list_init(&files->dirs[i].extents);
@@ -439,6 +441,29 @@ static int write_into(struct store_spill_files *files, uint32_t slot, uint64_t n
     return 0;
 }
 
+static bool dir_has_room(const struct store_spill_dir *dir, uint64_t bytes)
+{
+    return spill_file_span(bytes) <=
+           dir->bytes_max - pl_min_u64(dir->bytes_used, dir->bytes_max);
+}
+
+/* Said once, until it is written again. */
+static plasmon_status_t dir_failed(struct store_spill_files *files,
+                                   struct store_spill_dir *dir, bool was_full, int error,
+                                   struct pl_err *err)
+{
+    dir->full     = true;
+    dir->again_ns = pl_now_ns() + files->again_after_ns;
+    (void)pl_err_set(err, error == ENOSPC || error == EDQUOT ? PLASMON_ELIMIT : PLASMON_EIO,
+                     "spill directory %s: %s; free space there, or start plasmon-store "
+                     "with another --spill-dir",
+                     dir->path, strerror(error));
+    if (!was_full) {
+        pl_warn("store", "%s", err->text);
+    }
+    return err->status;
+}
+
 plasmon_status_t store_spill_files_write(struct store_spill_files *files, uint64_t number,
                                          const void *data, uint64_t bytes,
                                          struct pl_err *err)
@@ -450,23 +475,21 @@ plasmon_status_t store_spill_files_write(struct store_spill_files *files, uint64
 
     for (uint32_t i = 0; i < files->order_count; i++) {
         struct store_spill_dir *dir = &files->dirs[files->order[i]];
+        bool was_full               = dir->full;
         int error;
 
-        if (dir->full || spill_file_span(bytes) >
-                             dir->bytes_max - pl_min_u64(dir->bytes_used, dir->bytes_max)) {
+        if (!dir_has_room(dir, bytes) || (was_full && pl_now_ns() < dir->again_ns)) {
             continue;
         }
         error = write_into(files, files->order[i], number, data, bytes);
         if (error == 0) {
+            if (was_full) {
+                pl_info("store", "spill directory %s is written again", dir->path);
+            }
+            dir->full = false;
             return PLASMON_OK;
         }
-        dir->full = true;
-        status    = pl_err_set(
-               err, error == ENOSPC || error == EDQUOT ? PLASMON_ELIMIT : PLASMON_EIO,
-               "spill directory %s: %s; free space there, or start plasmon-store "
-                  "with another --spill-dir",
-               dir->path, strerror(error));
-        pl_warn("store", "%s", err->text);
+        status = dir_failed(files, dir, was_full, error, err);
     }
     return status;
 }

@@ -2,7 +2,7 @@
  * Files for what neither devices nor host memory have room for: one in each directory, without a name (O_TMPFILE), so nothing is left behind
  * however store and workers end. Values lie in it side by side, each in the first hole that will do; what is forgotten is given back to the
  * disk. Directories are filled in the order in which they were given, each up to its limit; one that turns out to be full before is passed
- * over from then on until something in it is forgotten.
+ * over until something in it is forgotten, and for so long at most: then others may have given room back.
  *
  * The index (spill_index.h) has the place of each, and a checksum (checksum.h): what is read back is believed only if it has it. Index and files
  * outlive us in the workers, and store_spill_files_adopt() takes those of the store before.
@@ -20,11 +20,14 @@
 #include "base/vec.h"
 #include "store/spill_index.h"
 
+#define STORE_SPILL_AGAIN_NS UINT64_C(5000000000)
+
 struct store_spill_dir {
     char *path;
     uint64_t bytes_max;
     uint64_t bytes_used;
-    bool full;              /* said that there is no room, or cannot be written */
+    bool full;              /* said that there is no room, or cannot be written .. */
+    uint64_t again_ns;      /* .. and is not asked again before */
     int fd;                 /* its file; -1: there is none here, as in the index */
     struct pl_list extents; /* of struct spill_file, by offset */
 };
@@ -37,6 +40,7 @@ struct store_spill_files {
     uint32_t
         order[STORE_SPILL_DIRS_MAX]; /* those that are written to: as they were given */
     uint32_t order_count;
+    uint64_t again_after_ns;    /* STORE_SPILL_AGAIN_NS, but in tests */
     struct pl_map by_number;    /* number -> struct spill_file */
     struct pl_vec entries_free; /* uint32_t: of the index, below its entry_end */
 };

@@ -842,6 +842,48 @@ TEST(a_value_that_has_no_place_in_any_file_stays_where_it_is)
     end();
 }
 
+static void pass_ms(uint64_t ms)
+{
+    head_core_tick(core, core->now_ms + ms);
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+/* Nothing of ours is in files, so nothing that is forgotten would tell: one value is written every 10 s, at nobody's cost. */
+TEST(a_disk_that_was_full_is_used_again_when_others_have_made_room)
+{
+    test_expect_log(); /* that it is full */
+    begin_with_files();
+    pass_ms(1000);
+    make(1, 30);
+    settle_disk(true);
+    ASSERT_TRUE(spill->files_full);
+    pass_ms(9000);
+    ASSERT_TRUE(pl_list_empty(&spill->requests));
+    for (int i = 0; i < 2; i++) { /* it is full still: all stays as it is */
+        pass_ms(10000);
+        ASSERT_EQ(oldest_request(HEAD_SPILL_WRITE), spill->files_try);
+        ASSERT_EQ(head_spill_host_room(spill, VALUE), 0); /* nobody counts on it */
+        pass_ms(10000);
+        ASSERT_EQ(spill->op_last, spill->files_try); /* one at a time */
+        settle_disk(true);
+        ASSERT_TRUE(spill->files_full);
+        ASSERT_EQ(spill->file_bytes, 0);
+        ASSERT_EQ(spill->home.bytes_live, 4 * VALUE);
+        assert_all_there(101, 30);
+    }
+    pass_ms(10000);
+    settle();
+    ASSERT_TRUE(!spill->files_full);
+    ASSERT_EQ(spill->file_bytes, VALUE);
+    make(201, 12);
+    settle();
+    ASSERT_EQ(core->tasks_failed, 0);
+    ASSERT_TRUE(spill->writes > 1);
+    ASSERT_EQ(device->bytes_live, ROOM * VALUE);
+    end();
+}
+
 /* What was planned to come back is copied from where it stayed. */
 TEST(who_reads_it_finds_it_there)
 {

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/lock.h"
@@ -188,6 +189,33 @@ TEST(a_full_disk_is_passed_over_and_named)
     store_spill_files_finish(&files);
     ASSERT_EQ(rmdir(first), 0);
     ASSERT_EQ(rmdir(second), 0);
+}
+
+/* Nothing of ours was in it, so nothing of ours can be forgotten; who filled it may have made room. */
+TEST(a_disk_that_was_full_is_tried_again_after_a_while)
+{
+    static uint8_t data[BYTES];
+    char path[64];
+    const char *list[1] = {path};
+    struct store_spill_files files;
+    struct pl_err err;
+
+#ifndef PL_FAULTS
+    test_skip("this build has no faults (PLASMON_FAULTS is off)");
+#endif
+    test_expect_log();
+    folder(path);
+    ASSERT_OK(store_spill_files_init(&files, list, 1, &err));
+    pl_fault_arm("store.spill_full", 0);
+    ASSERT_STATUS(store_spill_files_write(&files, 1, data, BYTES, &err), PLASMON_ELIMIT);
+    ASSERT_TRUE(pl_fault_disarm());
+    ASSERT_TRUE(files.dirs[0].again_ns > pl_now_ns());
+    ASSERT_STATUS(store_spill_files_write(&files, 1, data, BYTES, &err), PLASMON_ELIMIT);
+    files.dirs[0].again_ns = 0; /* it was a while ago */
+    ASSERT_OK(store_spill_files_write(&files, 1, data, BYTES, &err));
+    ASSERT_OK(store_spill_files_write(&files, 2, data, BYTES, &err));
+    store_spill_files_finish(&files);
+    ASSERT_EQ(rmdir(path), 0);
 }
 
 /* --------------------------------------------------------------------------------------------- the thread */
