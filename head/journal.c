@@ -137,28 +137,44 @@ err_free:
     return status;
 }
 
+plasmon_status_t head_journal_renew(struct head_journal *journal, struct pl_err *err)
+{
+    char lease[16], term[24];
+    const char *arguments[] = {term, journal->owner, lease};
+    redisReply *reply;
+
+    (void)snprintf(lease, sizeof(lease), "%u", journal->lease_ms);
+    (void)snprintf(term, sizeof(term), "%" PRIu64, journal->term);
+    reply = head_redis_run(journal, HEAD_SCRIPT_RENEW, 3, arguments, NULL, err);
+    if (reply == NULL) {
+        return err->status;
+    }
+    journal->renewed_ns = pl_now_ns();
+    freeReplyObject(reply);
+    return PLASMON_OK;
+}
+
 /* EAGAIN: the other's lease still runs. */
 static plasmon_status_t acquire_once(struct head_journal *journal, bool wait,
                                      struct pl_err *err)
 {
-    char lease[16];
-    const char *arguments[3] = {journal->owner, lease, wait ? "1" : "0"};
+    const char *arguments[2] = {journal->owner, wait ? "1" : "0"};
+    plasmon_status_t status  = PLASMON_EAGAIN;
     redisReply *reply;
     long long term;
 
-    (void)snprintf(lease, sizeof(lease), "%u", journal->lease_ms);
     if (journal->redis == NULL && head_redis_connect(journal, err) != PLASMON_OK) {
         return err->status;
     }
-    reply = head_redis_run(journal, HEAD_SCRIPT_ACQUIRE, 3, arguments, NULL, err);
+    reply = head_redis_run(journal, HEAD_SCRIPT_ACQUIRE, 2, arguments, NULL, err);
     if (reply == NULL) {
         return err->status;
     }
     term = reply->elements == 2 ? reply->element[0]->integer : 0;
     if (term > 0) {
-        journal->term       = (uint64_t)term;
-        journal->renewed_ns = pl_now_ns();
-        if (reply->element[1]->len > 0 &&
+        journal->term = (uint64_t)term;
+        status        = head_journal_renew(journal, err);
+        if (status == PLASMON_OK && reply->element[1]->len > 0 &&
             strcmp(reply->element[1]->str, journal->owner) != 0) {
             pl_warn("head", "takes the journal over from %s, which ends if it is alive",
                     reply->element[1]->str);
@@ -168,7 +184,14 @@ static plasmon_status_t acquire_once(struct head_journal *journal, bool wait,
                          reply->elements == 2 ? reply->element[1]->str : "?");
     }
     freeReplyObject(reply);
-    return term > 0 ? PLASMON_OK : PLASMON_EAGAIN;
+    /* Another one that stood by had the same idea at the same moment: then that one has it. */
+    return status == PLASMON_EHEADLOST && wait ? PLASMON_EAGAIN : status;
+}
+
+/* Of a server that was well when we came: as what a head bears that has the lease (journal_commit.c). */
+static bool may_pass(plasmon_status_t status)
+{
+    return status == PLASMON_ENOSPC || status == PLASMON_EIO;
 }
 
 plasmon_status_t head_journal_acquire(struct head_journal *journal, bool wait,
@@ -176,13 +199,17 @@ plasmon_status_t head_journal_acquire(struct head_journal *journal, bool wait,
                                       struct pl_err *err)
 {
     plasmon_status_t status = acquire_once(journal, wait, err);
-    bool told               = false;
+    bool told = false, full = false;
 
-    while (wait && status == PLASMON_EAGAIN) {
+    while (wait && (status == PLASMON_EAGAIN || (told && may_pass(status)))) {
         if (!told) {
             pl_info("head", "stands by: %s", err->text);
             told = true;
         }
+        if (status != PLASMON_EAGAIN && !full) {
+            pl_warn("head", "%s; goes on standing by", err->text);
+        }
+        full = status != PLASMON_EAGAIN;
         if (!go_on(user)) {
             return pl_err_set(err, PLASMON_ECANCELLED, "asked to stop while standing by");
         }
@@ -263,13 +290,13 @@ head_journal_read(struct head_journal *journal,
 static void lease_give_back(struct head_journal *journal)
 {
     char term[24];
-    const char *arguments[] = {journal->owner, "0", term};
+    const char *arguments[] = {term};
     struct pl_err err       = {0};
 
     (void)snprintf(term, sizeof(term), "%" PRIu64, journal->term);
     if (journal->redis != NULL && journal->term != 0) {
         redisReply *reply =
-            head_redis_run(journal, HEAD_SCRIPT_RELEASE, 3, arguments, NULL, &err);
+            head_redis_run(journal, HEAD_SCRIPT_RELEASE, 1, arguments, NULL, &err);
 
         if (reply != NULL) {
             freeReplyObject(reply);

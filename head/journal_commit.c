@@ -86,9 +86,6 @@ static plasmon_status_t hear(struct head_journal *journal, uint64_t *out_end,
     }
     *out_end = (uint64_t)reply->integer;
     freeReplyObject(reply);
-    if (journal->renewing) {
-        journal->renewed_ns = pl_now_ns();
-    }
     return PLASMON_OK;
 }
 
@@ -96,21 +93,17 @@ static plasmon_status_t hear(struct head_journal *journal, uint64_t *out_end,
 static bool send_some(struct head_journal *journal, const struct pl_list *todo)
 {
     const struct head_batch *first = pl_container_of(todo->next, struct head_batch, link);
-    const char *arguments[4 + CALL_BATCHES_MAX];
-    size_t lengths[4 + CALL_BATCHES_MAX] = {0};
-    char lease[16], term[24], number[24];
-    size_t count = 4, bytes = 0;
+    const char *arguments[2 + CALL_BATCHES_MAX];
+    size_t lengths[2 + CALL_BATCHES_MAX] = {0};
+    char term[24], number[24];
+    size_t count = 2, bytes = 0;
     const struct pl_list *pos;
 
-    journal->renewing = first->checkpoint || renewal_due(journal);
-    (void)snprintf(lease, sizeof(lease), "%u", journal->renewing ? journal->lease_ms : 0);
     (void)snprintf(term, sizeof(term), "%" PRIu64, journal->term);
     (void)snprintf(number, sizeof(number), "%" PRIu64,
                    first->number + (first->checkpoint ? 1 : 0));
-    arguments[0] = journal->owner;
-    arguments[1] = lease;
-    arguments[2] = term;
-    arguments[3] = number;
+    arguments[0] = term;
+    arguments[1] = number;
     pl_list_for_each(pos, todo) {
         const struct head_batch *batch = pl_container_of(pos, struct head_batch, link);
 
@@ -162,23 +155,6 @@ static plasmon_status_t put_back(struct head_journal *journal, struct pl_list *t
     return PLASMON_OK;
 }
 
-static plasmon_status_t renew(struct head_journal *journal, struct pl_err *err)
-{
-    char lease[16], term[24];
-    const char *arguments[] = {journal->owner, lease, term};
-    redisReply *reply;
-
-    (void)snprintf(lease, sizeof(lease), "%u", journal->lease_ms);
-    (void)snprintf(term, sizeof(term), "%" PRIu64, journal->term);
-    reply = head_redis_run(journal, HEAD_SCRIPT_RENEW, 3, arguments, NULL, err);
-    if (reply == NULL) {
-        return err->status;
-    }
-    journal->renewed_ns = pl_now_ns();
-    freeReplyObject(reply);
-    return PLASMON_OK;
-}
-
 static plasmon_status_t work_once(struct head_journal *journal, struct pl_list *todo,
                                   struct pl_err *err)
 {
@@ -190,7 +166,7 @@ static plasmon_status_t work_once(struct head_journal *journal, struct pl_list *
         status = head_redis_connect(journal, err);
     }
     if (status == PLASMON_OK && pl_list_empty(todo)) {
-        return renewal_due(journal) ? renew(journal, err) : PLASMON_OK;
+        return renewal_due(journal) ? head_journal_renew(journal, err) : PLASMON_OK;
     }
     if (status == PLASMON_OK && !journal->asked && !send_some(journal, todo)) {
         status = pl_err_set(err, PLASMON_EAGAIN, "the connection to Redis at %s broke",
@@ -206,6 +182,7 @@ static plasmon_status_t work_once(struct head_journal *journal, struct pl_list *
     if (status == PLASMON_OK) {
         keep(journal, todo, end);
         journal->ops.stored(journal->user_data);
+        status = renewal_due(journal) ? head_journal_renew(journal, err) : PLASMON_OK;
     }
     return status;
 }

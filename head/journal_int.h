@@ -70,7 +70,6 @@ struct head_journal {
         asked; /* a call's answer is still to come: that for the first batches that are not stored */
     char sha[HEAD_SCRIPTS][48];
     uint64_t term;
-    bool renewing; /* the call that was sent renews the lease */
     uint64_t renewed_ns;
     uint64_t began_ns;   /* of trouble; 0: none */
     struct pl_list kept; /* struct head_batch: stored a short while ago */
@@ -94,6 +93,9 @@ struct head_journal {
 
 /* ---- journal.c */
 void head_journal_pause(uint64_t ms);
+/* EHEADLOST: another head goes on. */
+plasmon_status_t head_journal_renew(struct head_journal *journal,
+                                    struct pl_err *err) PL_MUST_CHECK;
 
 /* ---- journal_commit.c */
 void head_journal_batch_drop(struct head_batch *batch);

@@ -8,7 +8,13 @@
  *   <prefix>checkpoint  what comes before the list; need not be there
  *
  * All that changes something is a script, so it is checked there where the data is, in one step: a term that is not the last one is FENCED, and when
- * there is none, or an older one, the data is gone (LACKING): somebody emptied the database, or put an older one in its place.
+ * there is none, or an older one, the data is gone (LACKING): somebody emptied the database, or put an older one in its place. A log without a term is
+ * what is left of more (TORN).
+ *
+ * ONE COMMAND THAT WRITES in each script but the checkpoint's. A server stores what a script did as that command then, otherwise as a transaction; and one whose
+ * user "default" has no rights leaves transactions out, without an error, when it reads its append-only file (Redis before the end of 2025,
+ * Valkey before the middle of 2026). A term, a batch or a lease that is stored by itself is there. A checkpoint that is left out is harmless: the one before it is there, with the log that
+ * it was to replace, and their numbers are the same.
  */
 #include "head/journal_int.h"
 
@@ -18,38 +24,38 @@ enum { CONNECT_MS = 5000, ANSWER_MS = 30000, KEYS = 5 };
 
 #define CHECK_TERM                                      \
     "local last = redis.call('GET', KEYS[1]) "          \
-    "if last ~= ARGV[3] then return redis.error_reply(" \
-    "  tonumber(last or '0') > tonumber(ARGV[3]) and 'FENCED' or 'LACKING') end "
+    "if last ~= ARGV[1] then return redis.error_reply(" \
+    "  tonumber(last or '0') > tonumber(ARGV[1]) and 'FENCED' or 'LACKING') end "
 
 /* KEYS: term lease log first checkpoint. */
 static const char *const scripts[HEAD_SCRIPTS] = {
-    [HEAD_SCRIPT_ACQUIRE] = /* owner, lease_ms, wait -> term, or -ms of the other's lease */
-    "local owner = redis.call('GET', KEYS[2]) "
-    "if ARGV[3] == '1' and owner and owner ~= ARGV[1] then "
-    "  return {-math.max(redis.call('PTTL', KEYS[2]), 1), owner} end "
-    "local term = redis.call('INCR', KEYS[1]) "
-    "redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) "
-    "return {term, owner or ''}",
-    /* owner, lease_ms (0: the lease is not renewed), term, first number, batches -> end of the list */
+    /* owner, wait -> term, or -ms of the other's lease. The lease is to be taken then, as it is renewed */
+    [HEAD_SCRIPT_ACQUIRE] =
+        "local owner = redis.call('GET', KEYS[2]) "
+        "if ARGV[2] == '1' and owner and owner ~= ARGV[1] then "
+        "  return {-math.max(redis.call('PTTL', KEYS[2]), 1), owner} end "
+        "if not redis.call('GET', KEYS[1]) and "
+        "  (redis.call('GET', KEYS[4]) or redis.call('LLEN', KEYS[3]) > 0) then "
+        "  return redis.error_reply('TORN') end "
+        "return {redis.call('INCR', KEYS[1]), owner or ''}",
+    /* term, first number, batches -> end of the list */
     [HEAD_SCRIPT_APPEND] = CHECK_TERM
-    "if ARGV[2] ~= '0' then redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) end "
     "local have = tonumber(redis.call('GET', KEYS[4]) or '0') + redis.call('LLEN', "
     "KEYS[3]) "
-    "local first = tonumber(ARGV[4]) "
-    "local at = 5 + have - first "
+    "local first = tonumber(ARGV[2]) "
+    "local at = 3 + have - first "
     "if have < first or at > #ARGV then return have end "
     "redis.call('RPUSH', KEYS[3], unpack(ARGV, at)) "
-    "return first + #ARGV - 4",
-    [HEAD_SCRIPT_CHECKPOINT] = /* owner, lease_ms, term, number that it has, bytes */
-    CHECK_TERM "redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) "
-               "redis.call('SET', KEYS[5], ARGV[5]) "
+    "return first + #ARGV - 2",
+    [HEAD_SCRIPT_CHECKPOINT] = /* term, number that it has, bytes */
+    CHECK_TERM "redis.call('SET', KEYS[5], ARGV[3]) "
                "redis.call('DEL', KEYS[3]) "
-               "redis.call('SET', KEYS[4], ARGV[4]) "
-               "return tonumber(ARGV[4])",
-    [HEAD_SCRIPT_RENEW] = /* owner, lease_ms, term */
-    (CHECK_TERM "redis.call('SET', KEYS[2], ARGV[1], 'PX', ARGV[2]) return 1"),
-    [HEAD_SCRIPT_RELEASE] = /* owner, lease_ms, term */
-    "if redis.call('GET', KEYS[1]) == ARGV[3] then redis.call('DEL', KEYS[2]) end return 1",
+               "redis.call('SET', KEYS[4], ARGV[2]) "
+               "return tonumber(ARGV[2])",
+    [HEAD_SCRIPT_RENEW] = /* term, owner, lease_ms */
+    (CHECK_TERM "redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3]) return 1"),
+    [HEAD_SCRIPT_RELEASE] = /* term */
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[2]) end return 1",
 };
 
 const char *head_redis_where(const struct head_journal *journal,
@@ -108,6 +114,15 @@ static plasmon_status_t server_error(const struct head_journal *journal, const c
             "beside it; one that is started now begins a new cluster, unless the "
             "data is put back first",
             head_journal_where(journal, what));
+    }
+    if (strstr(text, "TORN") != NULL) {
+        char what[HEAD_JOURNAL_WHERE_MAX];
+
+        return pl_err_set(err, PLASMON_ELOST,
+                          "%s has a log and no term, so that Redis has lost some of what "
+                          "was stored there (its own log may say when). Put it back from a "
+                          "copy, or begin anew with another prefix",
+                          head_journal_where(journal, what));
     }
     if (strncmp(text, "WRONGPASS", 9) == 0 || strncmp(text, "NOAUTH", 6) == 0 ||
         strncmp(text, "ERR AUTH", 8) == 0 ||

@@ -459,6 +459,34 @@ TEST(what_is_wrong_with_a_redis_is_said)
     (void)started_wait_log("head.log", NULL, "has the journal, term 1");
 }
 
+static void redis_do(const char *command, const char *key)
+{
+    ASSERT_EQ(STARTED_RUN(NULL, 0, "/usr/bin/redis-cli", "-s", redis_socket, command, key),
+              0);
+}
+
+TEST(what_is_left_of_a_journal_that_lost_its_term_is_not_gone_on_from)
+{
+    char said[4096];
+    pid_t head;
+
+    begin();
+    (void)start_redis(NULL, NULL);
+    head = start_head("head.log", NULL);
+    (void)start_store();
+    plasmon_finish(join());
+    kill_now(head);
+    redis_do("del", "test:term");
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon-head", "--listen", head_address,
+                          "--journal", journal_url),
+              1);
+    ASSERT_CONTAINS(said, "has a log and no term");
+    redis_do("get", "test:term");
+    redis_do("del", "test:log"); /* nothing at all is another thing: a new cluster */
+    (void)start_head("next.log", NULL);
+    (void)started_wait_log("next.log", NULL, "has no journal: a new cluster begins");
+}
+
 /* The lease is renewed three times a second. */
 TEST(a_redis_that_was_emptied_is_said_and_ends_the_head)
 {
@@ -475,6 +503,128 @@ TEST(a_redis_that_was_emptied_is_said_and_ends_the_head)
     started_log("head.log", log, sizeof(log));
     ASSERT_CONTAINS(log, "database 0 of Redis at unix:");
     ASSERT_CONTAINS(log, "prefix 'test:', has not what this head stored there");
+}
+
+static void redis_config(const char *name, const char *value)
+{
+    ASSERT_EQ(STARTED_RUN(NULL, 0, "/usr/bin/redis-cli", "-s", redis_socket, "config",
+                          "set", name, value),
+              0);
+}
+
+/* Neither can the lease be renewed, nor has who stands by anything to take it over with. Whoever has it afterwards goes on. */
+TEST(a_redis_that_is_full_in_the_middle_costs_a_pause_and_no_standby)
+{
+    struct program program;
+    pid_t head;
+
+    begin();
+    (void)start_redis(NULL, NULL);
+    head = start_head("head.log", NULL);
+    (void)start_store();
+    program_begin(&program, test_seed());
+    (void)start_head("standby.log", "--standby");
+    (void)started_wait_log("standby.log", NULL, "stands by");
+    program_steps(&program, 300);
+    program_compare(&program);
+    redis_config("maxmemory", "1");
+    program_steps(&program, 100);
+    (void)started_wait_log("head.log", NULL, "is at its maxmemory");
+    (void)started_wait_log("standby.log", NULL, "goes on standing by");
+    redis_config("maxmemory", "0");
+    program_compare(&program);
+    program_steps(&program, 100);
+    ASSERT_EQ(kill(head, SIGKILL), 0); /* it may have ended: the other one was first */
+    program_steps(&program, 100);
+    program_end(&program);
+    (void)started_wait_log("standby.log", NULL, "goes on from its journal");
+}
+
+/* The rules of docs/journal.md, less `without`; nobody else may do anything. */
+static void write_acl(const char *path, const char *without)
+{
+    static const char *const rules[] = {
+        "+auth", "+select", "+info",  "+config|get", "+script|load", "+evalsha", "+get",
+        "+set",  "+incr",   "+rpush", "+llen",       "+lrange",      "+del",     "+pttl"};
+    FILE *file = fopen(path, "we");
+
+    ASSERT_NOT_NULL(file);
+    fprintf(file, "user default off\nuser plasmon on >right ~test:* -@all");
+    for (size_t i = 0; i < PL_COUNT(rules); i++) {
+        if (strcmp(rules[i], without) != 0) {
+            fprintf(file, " %s", rules[i]);
+        }
+    }
+    fprintf(file, "\n");
+    ASSERT_EQ(fclose(file), 0);
+}
+
+static pid_t start_redis_tcp(const char *port, const char *acl)
+{
+    pid_t pid =
+        STARTED_DAEMON("redis.log", "/usr/bin/redis-server", "--port", port, "--bind",
+                       "127.0.0.1", "--unixsocket", redis_socket, "--dir", cluster_folder(),
+                       "--save", "", "--appendonly", "yes", "--aclfile", acl);
+
+    wait_socket(redis_socket);
+    return pid;
+}
+
+static pid_t start_head_with_password(const char *log, const char *option)
+{
+    return STARTED_DAEMON(log, "plasmon-head", "--listen", head_address, "--journal",
+                          journal_url, "--journal-password-file", password_file,
+                          "--journal-lease", "1", "--journal-log", "1", option);
+}
+
+TEST(a_user_of_redis_over_tcp_needs_the_rights_that_are_written_down_and_no_others)
+{
+    struct program program;
+    char at[32], acl[160], said[4096];
+    const char *port = at + strlen("127.0.0.1:");
+    pid_t redis, head;
+    FILE *file;
+
+    begin();
+    free_port(at);
+    (void)snprintf(acl, sizeof(acl), "%s/acl", cluster_folder());
+    (void)snprintf(journal_url, sizeof(journal_url),
+                   "redis://plasmon@%s/2?prefix=test:", at);
+    file = fopen(password_file, "we");
+    ASSERT_NOT_NULL(file);
+    fprintf(file, "right\n");
+    ASSERT_EQ(fclose(file), 0);
+    ASSERT_EQ(chmod(password_file, 0600), 0);
+
+    write_acl(acl, "+incr");
+    redis = start_redis_tcp(port, acl);
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon-head", "--listen", head_address,
+                          "--journal", journal_url, "--journal-password-file",
+                          password_file),
+              1);
+    ASSERT_CONTAINS(said, "does not allow its user 'plasmon'");
+    ASSERT_CONTAINS(said, "docs/journal.md");
+    kill_now(redis);
+
+    write_acl(acl, "");
+    redis = start_redis_tcp(port, acl);
+    head  = start_head_with_password("head.log", NULL);
+    (void)start_store();
+    program_begin(&program, test_seed());
+    (void)start_head_with_password("standby.log", "--standby");
+    (void)started_wait_log("standby.log", NULL, "stands by");
+    program_steps(&program, 2500);
+    program_compare(&program); /* a moment for a checkpoint */
+    program_steps(&program, 100);
+    program_compare(&program);
+    kill_now(redis); /* it reads its log as its user "default", who may do nothing */
+    program_steps(&program, 100);
+    (void)start_redis_tcp(port, acl);
+    program_compare(&program);
+    kill_now(head);
+    program_steps(&program, 100);
+    program_end(&program);
+    (void)started_wait_log("standby.log", NULL, "goes on from its journal");
 }
 
 TEST(a_redis_that_stores_nothing_is_said)
