@@ -29,7 +29,7 @@
 struct chaos_options {
     uint32_t seconds, clients, cpu_devices, lineage_mib, play;
     const char *seed, *only, *gpus, *device_memory, *spares, *json, *plot;
-    bool strict, no_sources, keep;
+    bool strict, no_sources, keep, standby;
 };
 
 #define OPTION(field) offsetof(struct chaos_options, field)
@@ -50,6 +50,9 @@ static const struct cli_option options[] = {
      "of plasmon-store: none, process or context [none]"},
     {"--lineage-mib", "MIB", CLI_COUNT, OPTION(lineage_mib),
      "plasmon-head --lineage-bytes; 0: none [64]"},
+    {"--standby", NULL, CLI_FLAG, OPTION(standby),
+     "beside each head another one stands by, with a lease of 1 s, and takes over; needs "
+     "redis-server"},
     {"--no-sources", NULL, CLI_FLAG, OPTION(no_sources),
      "no functions in source text, which each new worker compiles or loads again"},
     {"--strict", NULL, CLI_FLAG, OPTION(strict), "fail when a recovery target is missed"},
@@ -448,7 +451,12 @@ static int run(int argc, char **argv)
                                    .spares        = given.spares,
                                    .clients       = given.clients,
                                    .lineage_mib   = given.lineage_mib,
-                                   .journal       = chaos_has_redis()};
+                                   .journal       = chaos_has_redis(),
+                                   .standby       = given.standby};
+    if (config.standby && !config.journal) {
+        return cli_usage(&bench_chaos,
+                         "--standby: there is no redis-server in $PATH for the lease");
+    }
     if (!chaos_take_seed(given.seed, &chaos.seed) || !chaos_complete(&config)) {
         return cli_usage(
             &bench_chaos,

@@ -109,6 +109,7 @@ struct chaos_config {
     uint32_t clients;
     uint32_t lineage_mib;
     bool journal;
+    bool standby; /* beside each head another one stands by, which takes over */
 };
 
 /* A device of the cluster's host. */
@@ -124,6 +125,7 @@ struct chaos_cluster {
     char address[CHAOS_PATH_BYTES]; /* of the head */
     char relayed[CHAOS_PATH_BYTES]; /* of the head, by the relay */
     pid_t redis, head, store;       /* 0: not running */
+    pid_t standby;                  /* the head that stands by; 0: none does */
     struct chaos_relay *relay;
     struct plasmon_client *client; /* our own, not by the relay */
     struct chaos_device device[STRESS_DEVICES_MAX];
@@ -147,6 +149,8 @@ bool chaos_has_redis(void);
 
 void chaos_start_redis(struct chaos_cluster *cluster);
 void chaos_start_head(struct chaos_cluster *cluster);
+/* The head has ended: who stood by is the head, and another one stands by; where none did, the next one is started. */
+void chaos_follow_head(struct chaos_cluster *cluster);
 void chaos_start_store(struct chaos_cluster *cluster);
 void chaos_start_player(struct chaos_cluster *cluster, uint32_t slot);
 /* SIGKILL and reaped. *io_pid becomes 0. */

@@ -18,13 +18,15 @@
 #include "bench/chaos/chaos.h"
 #include "client/spawn.h"
 
-#define UP_NS          60000000000ull
-#define END_NS         60000000000ull
-#define ARGS_MAX       32
-#define LOG_INFO_LEVEL 2    /* of plasmon_set_log() */
-#define BOARD_FD       3    /* in a player */
-#define LEASE_S        "60" /* what is away is on its way, on a slow machine too */
-#define NAP_NS         2000000
+#define UP_NS           60000000000ull
+#define END_NS          60000000000ull
+#define ARGS_MAX        32
+#define LOG_INFO_LEVEL  2    /* of plasmon_set_log() */
+#define BOARD_FD        3    /* in a player */
+#define LEASE_S         "60" /* what is away is on its way, on a slow machine too */
+#define JOURNAL_LEASE_S "1"  /* of a head beside which another one stands by */
+#define REPLACED        4    /* a head's exit status: another one goes on */
+#define NAP_NS          2000000
 
 static void nap(void)
 {
@@ -126,7 +128,8 @@ void chaos_start_redis(struct chaos_cluster *cluster)
     cluster->redis = must_run(cluster, argv, "redis.log", -1);
 }
 
-void chaos_start_head(struct chaos_cluster *cluster)
+/* All that are started write to one log, one after another. */
+static pid_t start_head(struct chaos_cluster *cluster, bool stands_by)
 {
     char path[4096], journal[CHAOS_PATH_BYTES + 32], lineage[32];
     const char *argv[ARGS_MAX] = {must_find("plasmon-head", path),
@@ -146,6 +149,13 @@ void chaos_start_head(struct chaos_cluster *cluster)
         argv[count++] = "--journal";
         argv[count++] = journal;
     }
+    if (cluster->config.standby) {
+        argv[count++] = "--journal-lease";
+        argv[count++] = JOURNAL_LEASE_S;
+    }
+    if (stands_by) {
+        argv[count++] = "--standby";
+    }
     if (cluster->config.transfer != NULL) {
         argv[count++] = "--transfer";
         argv[count++] = cluster->config.transfer;
@@ -154,7 +164,22 @@ void chaos_start_head(struct chaos_cluster *cluster)
         argv[count++] = "--nccl-bytes";
         argv[count++] = cluster->config.nccl_bytes;
     }
-    cluster->head = must_run(cluster, argv, "head.log", -1);
+    return must_run(cluster, argv, "head.log", -1);
+}
+
+void chaos_start_head(struct chaos_cluster *cluster)
+{
+    cluster->head = start_head(cluster, false);
+}
+
+void chaos_follow_head(struct chaos_cluster *cluster)
+{
+    if (cluster->standby <= 0) {
+        chaos_start_head(cluster);
+        return;
+    }
+    cluster->head    = cluster->standby;
+    cluster->standby = start_head(cluster, true);
 }
 
 void chaos_start_store(struct chaos_cluster *cluster)
@@ -344,6 +369,9 @@ void chaos_must_start(struct chaos_cluster *cluster, const struct chaos_config *
     }
     chaos_start_store(cluster);
     must_join(cluster);
+    if (config->standby) { /* the other one has the lease */
+        cluster->standby = start_head(cluster, true);
+    }
     chaos_say(cluster, "%u devices are up; logs are in %s", cluster->devices, cluster->dir);
 }
 
@@ -365,6 +393,15 @@ void chaos_kill(pid_t *io_pid)
     }
 }
 
+static const char *ended_by(const char *name, int status, char text[128])
+{
+    (void)snprintf(text, 128, "%s %s %d", name,
+                   WIFSIGNALED(status) ? "was ended by signal"
+                                       : "ended by itself with status",
+                   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    return text;
+}
+
 static const char *ended(pid_t *io_pid, const char *name, char text[128])
 {
     int status;
@@ -373,11 +410,24 @@ static const char *ended(pid_t *io_pid, const char *name, char text[128])
         return NULL;
     }
     *io_pid = 0;
-    (void)snprintf(text, 128, "%s %s %d", name,
-                   WIFSIGNALED(status) ? "was ended by signal"
-                                       : "ended by itself with status",
-                   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    return text;
+    return ended_by(name, status, text);
+}
+
+/* One that stood still, or had no Redis, for longer than its lease may find that the other one goes on. */
+static const char *head_ended(struct chaos_cluster *cluster, char text[128])
+{
+    int status;
+
+    if (!chaos_has_ended(cluster->head, &status)) {
+        return NULL;
+    }
+    cluster->head = 0;
+    if (cluster->standby > 0 && WIFEXITED(status) && WEXITSTATUS(status) == REPLACED) {
+        chaos_say(cluster, "the head that stood by goes on");
+        chaos_follow_head(cluster);
+        return NULL;
+    }
+    return ended_by("plasmon-head", status, text);
 }
 
 const char *chaos_who_ended(struct chaos_cluster *cluster)
@@ -385,7 +435,9 @@ const char *chaos_who_ended(struct chaos_cluster *cluster)
     static char text[128];
     const char *who = ended(&cluster->redis, "redis-server", text);
 
-    who = who != NULL ? who : ended(&cluster->head, "plasmon-head", text);
+    who = who != NULL ? who : head_ended(cluster, text);
+    who =
+        who != NULL ? who : ended(&cluster->standby, "plasmon-head, which stood by,", text);
     return who != NULL ? who : ended(&cluster->store, "plasmon-store", text);
 }
 
@@ -431,6 +483,7 @@ bool chaos_cluster_end(struct chaos_cluster *cluster, bool keep)
     chaos_kill(&cluster->doctor);
     plasmon_finish(cluster->client);
     good = end_daemon(cluster, &cluster->store, "plasmon-store");
+    good = end_daemon(cluster, &cluster->standby, "plasmon-head --standby") && good;
     good = end_daemon(cluster, &cluster->head, "plasmon-head") && good;
     for (uint32_t i = 0; i < cluster->devices; i++) {
         pid_t worker = chaos_worker(cluster, i);

@@ -274,8 +274,8 @@ static void begin_process(struct chaos *chaos, struct chaos_fault *fault)
     case CHAOS_HEAD_KILL:
         chaos_kill(&cluster->head);
         chaos_mark(fault, "the head is dead");
-        chaos_start_head(cluster); /* at once, as whoever supervises it would */
-        chaos_mark(fault, "the next one listens");
+        chaos_follow_head(cluster); /* at once, as whoever supervises it would */
+        chaos_mark(fault, "the next one is started");
         chaos_probe(chaos, fault, PLASMON_ANYWHERE);
         break;
     case CHAOS_HEAD_STOP:

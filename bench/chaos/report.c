@@ -97,8 +97,10 @@ void chaos_report_print(const struct chaos *chaos)
         "%s\nchaos: %u %s devices, %u clients, lineage %u MiB, %s; %.1f s, --seed %llu\n\n",
         pl_str_text(&machine), chaos->cluster.devices, board->gpu ? "GPU" : "CPU",
         chaos->cluster.config.clients, chaos->cluster.config.lineage_mib,
-        chaos->cluster.config.journal ? "a journal" : "no journal", seconds_of(chaos),
-        (unsigned long long)chaos->seed);
+        chaos->cluster.config.standby   ? "a journal and a standby"
+        : chaos->cluster.config.journal ? "a journal"
+                                        : "no journal",
+        seconds_of(chaos), (unsigned long long)chaos->seed);
     pl_str_finish(&machine);
     printf("  %-13s %8s %8s %10s %10s   %s\n", "fault", "injected", "survived", "p50 ms",
            "p99 ms", "target of p50, ms");
@@ -189,10 +191,11 @@ static void put_report(struct pl_str *out, const struct chaos *chaos)
     pl_str_append(
         out,
         ",\"seed\":%llu,\"seconds\":%.3f,\"devices\":%u,\"gpu\":%s,\"clients\":%u,"
-        "\"journal\":%s,\"lineage_mib\":%u,\n\"faults\":[",
+        "\"journal\":%s,\"standby\":%s,\"lineage_mib\":%u,\n\"faults\":[",
         (unsigned long long)chaos->seed, seconds_of(chaos), chaos->cluster.devices,
         board->gpu ? "true" : "false", chaos->cluster.config.clients,
         chaos->cluster.config.journal ? "true" : "false",
+        chaos->cluster.config.standby ? "true" : "false",
         chaos->cluster.config.lineage_mib);
     for (uint32_t i = 0; i < CHAOS_KINDS; i++) {
         pl_str_append(out, "%s\n", i > 0 ? "," : "");
