@@ -86,6 +86,7 @@ static void check_device(const struct head_device *device)
     uint64_t bytes      = 0;
     uint64_t live       = 0;
     uint64_t in_use     = 0;
+    int64_t off         = 0;
     uint64_t unfinished = 0;
 
     pl_list_for_each(pos, &device->buffers) {
@@ -96,8 +97,12 @@ static void check_device(const struct head_device *device)
         bytes += buffer->bytes;
         live += buffer->leaving ? 0 : head_spill_rounded(buffer->bytes);
         in_use += buffer->uses > 0 ? head_spill_rounded(buffer->bytes) : 0;
+        if (buffer->told && buffer->replica != buffer->told_replica) {
+            off += buffer->replica ? (int64_t)buffer->bytes : -(int64_t)buffer->bytes;
+        }
         check_buffer(buffer);
     }
+    PL_CHECK(off == device->replica_off);
     PL_CHECK(bytes == device->bytes_planned && live == device->bytes_live);
     PL_CHECK(in_use == device->bytes_in_use);
     for (uint64_t seq = device->seq_oldest; seq <= device->seq_last; seq++) {

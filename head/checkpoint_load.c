@@ -74,11 +74,15 @@ static void load_buffer(struct head_loading *loading, struct head_device *device
         return;
     }
     buffer->seq_last  = head_load_below(in, device->seq_last);
-    flags             = head_load_below(in, 15);
+    flags             = head_load_below(in, 63);
     buffer->ends      = (flags & 1) != 0;
     buffer->retired   = (flags & 2) != 0;
     buffer->donatable = (flags & 4) != 0;
-    buffer->replica   = (flags & 8) != 0;
+    if ((flags & 16) != 0) {
+        head_buffer_replica_set(buffer, (flags & 32) != 0);
+        head_buffer_tell(buffer);
+    }
+    head_buffer_replica_set(buffer, (flags & 8) != 0);
 }
 
 static void load_slots(struct head_reader *in, struct head_device *device)

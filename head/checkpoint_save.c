@@ -52,7 +52,8 @@ static void save_buffer(struct head_saving *saving, struct head_buffer *buffer)
     save_number(saving, buffer->seq_last);
     save_number(saving, (uint64_t)buffer->ends | (uint64_t)buffer->retired << 1 |
                             (uint64_t)buffer->donatable << 2 |
-                            (uint64_t)buffer->replica << 3);
+                            (uint64_t)buffer->replica << 3 | (uint64_t)buffer->told << 4 |
+                            (uint64_t)buffer->told_replica << 5);
 }
 
 static void save_slots(struct head_saving *saving, const struct head_device *device)

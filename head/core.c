@@ -325,6 +325,14 @@ uint64_t head_core_components(const struct head_core *core)
 
 /* ---------------------------------------------------------------------------------------------- status */
 
+/* What its worker was told to make as replicas is there as it says; which of it still are, and which have become some, we know. */
+static uint64_t bytes_replica(const struct head_device *device)
+{
+    int64_t bytes = (int64_t)device->stats.bytes_replica + device->replica_off;
+
+    return bytes > 0 ? (uint64_t)bytes : 0; /* one that its worker has not told of yet */
+}
+
 static Plasmon__V1__Device *status_device(const struct head_core *core,
                                           const struct head_device *device,
                                           struct wire_arena *arena)
@@ -349,7 +357,7 @@ static Plasmon__V1__Device *status_device(const struct head_core *core,
         out->down_ms = core->now_ms - pl_min_u64(core->now_ms, device->down_ms);
     }
     out->bytes_used     = device->stats.bytes_used;
-    out->bytes_replica  = device->stats.bytes_replica;
+    out->bytes_replica  = bytes_replica(device);
     out->bytes_reserved = device->stats.bytes_reserved;
     out->bytes_scratch  = device->stats.bytes_scratch;
     out->largest_hole   = device->stats.largest_hole;

@@ -65,6 +65,8 @@ struct head_device {
         bytes_live; /* of those that somebody may still name, as the arena rounds them: what is there in plan order (spill.c) */
     uint64_t
         bytes_in_use; /* of those that unfinished tasks use, as the arena rounds them */
+    int64_t
+        replica_off; /* of its buffers that are replicas, less of those that were when its worker was told to make them */
     uint64_t bytes_graphs; /* that recorded graphs keep there */
 
     /* Slots of its object table. */

@@ -112,7 +112,7 @@ static void keep_elsewhere(const struct head_tile *tile, const struct pl_box *bo
             return;
         }
         if (stays(instance->buffer->device) && pl_box_intersects(&instance->box, box)) {
-            instance->buffer->replica = false;
+            head_buffer_replica_set(instance->buffer, false);
         }
     }
 }
@@ -133,7 +133,7 @@ static void replica_if_kept_elsewhere(struct head_buffer *buffer)
             return;
         }
     }
-    buffer->replica = true;
+    head_buffer_replica_set(buffer, true);
 }
 
 /* ------------------------------------------------------------------------------------------ a look */
@@ -359,7 +359,7 @@ static void move(struct look *look, const struct candidate *candidate)
         head_failure_release(failure);
         return;
     }
-    copy->replica = false;
+    head_buffer_replica_set(copy, false);
     head_buffer_release(look->core, copy);
     look->report.objects_moving++;
 }

@@ -12,7 +12,8 @@ static void keep_copies(struct head_tile *tile)
     struct pl_list *pos;
 
     pl_list_for_each(pos, &tile->instances) {
-        pl_container_of(pos, struct head_instance, tile_link)->buffer->replica = false;
+        head_buffer_replica_set(
+            pl_container_of(pos, struct head_instance, tile_link)->buffer, false);
     }
 }
 

@@ -63,6 +63,9 @@ static Plasmon__V1__Operand *encode_operand(struct wire_arena *arena,
     out->reduce_op          = operand->reduce_op;
     out->writable_by_client = operand->client_writes;
     out->replica            = operand->buffer->replica;
+    if (operand->fresh) {
+        head_buffer_tell(operand->buffer);
+    }
     return out;
 }
 
@@ -209,6 +212,7 @@ void head_launch_copy_from(struct head_core *core, struct head_task *task,
     out->host_buffer          = 0;
     out->offset               = 0;
     out->operands[0]->replica = task->uses[0].buffer->replica;
+    head_buffer_tell(task->uses[0].buffer);
     keep_encoded(task, out);
     head_memory_count(core, task);
 }

@@ -477,7 +477,7 @@ struct head_buffer *head_move_read(struct head_core *core, struct head_array *ar
             device->index, HEAD_SLOTS_MAX);
         return NULL;
     }
-    buffer->replica = true;
+    head_buffer_replica_set(buffer, true);
     if (!fill(core, array, box, buffer, out_failure)) {
         /* Never allocated at the worker: a free of something that it does not have is ignored there. */
         head_buffer_release(core, buffer);

@@ -119,6 +119,29 @@ struct head_buffer *head_buffer_create(struct head_core *core, struct head_devic
                : head_buffer_restore(core, device, id, frame, dtype);
 }
 
+/* What the worker does not know of it, counted or (sign -1) not any more. */
+static void replica_count(const struct head_buffer *buffer, int64_t sign)
+{
+    if (buffer->told && buffer->told_replica != buffer->replica) {
+        buffer->device->replica_off +=
+            (buffer->replica ? sign : -sign) * (int64_t)buffer->bytes;
+    }
+}
+
+void head_buffer_replica_set(struct head_buffer *buffer, bool replica)
+{
+    replica_count(buffer, -1);
+    buffer->replica = replica;
+    replica_count(buffer, 1);
+}
+
+void head_buffer_tell(struct head_buffer *buffer)
+{
+    replica_count(buffer, -1);
+    buffer->told         = true;
+    buffer->told_replica = buffer->replica;
+}
+
 void head_buffer_hold(struct head_buffer *buffer)
 {
     buffer->refs++;
@@ -145,6 +168,7 @@ void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
 
     PL_CHECK(pl_list_empty(&buffer->instances));
     PL_CHECK(pl_list_empty(&buffer->readers) && pl_list_empty(&buffer->writers));
+    replica_count(buffer, -1);
     if (buffer->spilled != NULL) {
         head_spill_freed(core, buffer);
     } else if (!device->gone) {
@@ -237,7 +261,7 @@ void head_tile_rely_on_others(const struct head_tile *tile,
             pl_container_of(pos, struct head_instance, tile_link)->buffer;
 
         if (other != buffer) {
-            other->replica = false;
+            head_buffer_replica_set(other, false);
         }
     }
 }
@@ -272,7 +296,7 @@ void head_buffer_overwrite(struct head_core *core, struct head_buffer *buffer,
         }
     }
     head_buffer_forget(core, buffer, box, UINT64_MAX);
-    buffer->replica = false;
+    head_buffer_replica_set(buffer, false);
 }
 
 bool head_tile_covered_by(const struct head_tile *tile,

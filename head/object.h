@@ -55,7 +55,9 @@ struct head_buffer {
         *spilled; /* it lies in host memory or a file (spill.h); NULL: on its device */
     bool donatable;
     bool
-        replica; /* every byte in it exists elsewhere: may be dropped under memory pressure */
+        replica; /* every byte in it exists elsewhere: may be dropped under memory pressure. By head_buffer_replica_set() */
+    bool told;   /* its worker was told to make it, .. */
+    bool told_replica; /* .. and counts it as a replica for as long as it is there */
     struct pl_list device_link;
     struct pl_list recent_link; /* head_device.recent */
     struct pl_list ending_link; /* head_device.ending: perhaps to be retired */
@@ -168,6 +170,10 @@ struct head_use {
 /* ---- retire.c */
 /* Will no launch that gets a number from now on name it? It stays so, unless a spill is taken back; device->bytes_live is without it then. */
 bool head_buffer_leaves(struct head_buffer *buffer);
+/* It is a replica, or none any more. What its worker counts it as is put right in the status (head_device.replica_off). */
+void head_buffer_replica_set(struct head_buffer *buffer, bool replica);
+/* Its worker is told to make it, and what it is. */
+void head_buffer_tell(struct head_buffer *buffer);
 /* It was to leave, and holds values again (spill_undo.c). Not one that is retired. */
 void head_buffer_stays(struct head_buffer *buffer);
 /* Something that kept it is gone: look at it before the next flush. */

@@ -116,7 +116,7 @@ void head_put_replicate(struct head_core *core, struct head_array *array)
         head_failure_release(failure);
         return;
     }
-    copy->replica = false;
+    head_buffer_replica_set(copy, false);
     head_buffer_release(core, copy);
 }
 

@@ -129,7 +129,7 @@ static bool put_apart(struct head_core *core, struct head_array *version,
         head_failure_release(failure);
         return false;
     }
-    copy->replica = false;
+    head_buffer_replica_set(copy, false);
     head_buffer_release(core, copy);
     version->apart = true;
     return true;

@@ -162,8 +162,8 @@ static bool one_back(struct head_core *core, struct spared *spared)
     head_tile_hold(core, spared->tile);
     head_instance_add(core, spared->tile, buffer, &spared->box);
     head_buffer_stays(buffer);
-    buffer->replica = false;
-    spared->back    = true;
+    head_buffer_replica_set(buffer, false);
+    spared->back = true;
     core->lineage.given_back++;
     return true;
 }

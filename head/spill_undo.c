@@ -33,7 +33,7 @@ static void values_stay(struct head_core *core, struct head_buffer *copy,
         stays = true;
     }
     if (stays) {
-        buffer->replica = false; /* it was to be the copy that is one */
+        head_buffer_replica_set(buffer, false); /* it was to be the copy that is one */
         head_buffer_stays(buffer);
     }
 }
@@ -87,7 +87,7 @@ static void restore_copies(struct head_core *core, struct head_task *task,
         buffer->seq_last = pl_max_u64(buffer->seq_last, task->seq);
     }
     PL_CHECK(back != NULL);
-    back->replica |= is_second(task, back, buffer);
+    head_buffer_replica_set(back, back->replica || is_second(task, back, buffer));
     pl_list_remove(&task->spill_link);
     task->spilled = NULL;
     head_launch_copy_from(core, task, buffer);

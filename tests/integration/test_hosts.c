@@ -1,8 +1,10 @@
 /*
  * Hosts of a cluster: how their devices are numbered, that each has one store, and what happens when a store or the head goes.
  */
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -203,6 +205,54 @@ TEST(a_head_that_was_killed_and_started_again_gets_the_hosts_back_and_old_client
     expect_program_works(started_address());
     ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon", "status"), 0);
     ASSERT_CONTAINS(said, "1 node, 2 devices");
+}
+
+/* ------------------------------------------------------------------------------------------------ a second copy */
+
+static void wait_used(struct plasmon_client *client, const char *device, long long bytes)
+{
+    uint64_t deadline_ns = pl_now_ns() + CLUSTER_WAIT_MS * UINT64_C(1000000);
+
+    while (started_status(client, device, "bytes_used") != bytes) {
+        ASSERT_TRUE(pl_now_ns() < deadline_ns);
+        (void)poll(NULL, 0, 10); /* nothing tells of it: ask */
+    }
+}
+
+/* A small put goes in a frame, a large one through mapped memory, and one that is not waited for out of the client's host memory. */
+TEST(what_is_put_with_a_replica_lies_on_two_devices_and_no_copy_is_one_that_may_go)
+{
+    enum { SMALL = 64, LARGE = 1 << 20 };
+    struct plasmon_put_options options = PLASMON_PUT_INIT;
+    struct plasmon_client *client;
+    struct plasmon_ref *refs[3];
+    long long bytes = 0;
+    float *memory;
+
+    started_begin();
+    started_cluster(2);
+    client = started_join_knowing(started_address(), 2);
+    CLUSTER_OK(plasmon_host_alloc(client, LARGE * sizeof(float), (void **)&memory));
+    memset(memory, 0, LARGE * sizeof(float));
+    options.replica = 1;
+    for (int i = 0; i < 3; i++) {
+        struct plasmon_shape shape = cluster_vector(PLASMON_F32, i == 0 ? SMALL : LARGE);
+
+        CLUSTER_OK(i < 2 ? plasmon_put(client, memory, &shape, &options, &refs[i])
+                         : plasmon_put_async(client, memory, &shape, &options, &refs[i]));
+        CLUSTER_OK(plasmon_wait(client, &refs[i], 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+        bytes += (long long)(i == 0 ? SMALL : LARGE) * (long long)sizeof(float);
+        wait_used(client, "{\"index\":0,", bytes);
+        wait_used(client, "{\"index\":1,", bytes);
+    }
+    ASSERT_EQ(started_status(client, "{\"index\":0,", "bytes_replica"), 0);
+    ASSERT_EQ(started_status(client, "{\"index\":1,", "bytes_replica"), 0);
+    for (int i = 0; i < 3; i++) {
+        CLUSTER_OK(plasmon_release(client, refs[i]));
+    }
+    wait_used(client, "{\"index\":0,", 0);
+    wait_used(client, "{\"index\":1,", 0);
+    plasmon_finish(client);
 }
 
 /* ------------------------------------------------------------------------------------------------ a store goes */

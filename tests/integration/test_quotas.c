@@ -113,6 +113,26 @@ TEST(bytes_over_the_quota_are_refused_until_some_are_released)
     plasmon_finish(team);
 }
 
+/* A mapping keeps the bytes where they are, so it counts as long as it is there, whether a ref shows them or not. */
+TEST(bytes_that_are_mapped_count_until_they_are_unmapped)
+{
+    struct plasmon_client *team;
+    struct plasmon_mapping *mapping;
+    struct plasmon_ref *most, *more;
+
+    begin();
+    team = join("team");
+    most = cluster_fill(team, MOST, 3, 0);
+    CLUSTER_OK(plasmon_map(team, most, CLUSTER_WAIT_MS, &mapping));
+    CLUSTER_OK(plasmon_release(team, most));
+    CLUSTER_OK(cluster_try_fill(team, MORE, 4, 0, &more));
+    expect_refused(team, more, "device_bytes");
+    ASSERT_TRUE(((const float *)plasmon_mapping_data(mapping))[MOST - 1] == 3);
+    plasmon_unmap(mapping);
+    cluster_expect_all(team, cluster_fill(team, MORE, 6, 0), MORE, 6);
+    plasmon_finish(team);
+}
+
 /* What a recorded graph makes is no way around it. */
 TEST(bytes_over_the_quota_are_refused_to_a_recorded_graph)
 {
