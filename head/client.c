@@ -414,9 +414,10 @@ static void skip_unwanted(struct head_core *core, struct head_client *client)
             const struct head_task *dependent =
                 *(struct head_task **)pl_vec_at(&task->dependents, i);
 
-            wanted |= !dependent->finished &&
+            wanted |= !dependent->finished && !dependent->unwanted &&
                       dependent->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
         }
+        task->unwanted = !wanted;
         if (!wanted && task->seq > task->device->seq_sent) {
             head_launch_skip(core, task);
         }

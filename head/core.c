@@ -256,6 +256,7 @@ void head_core_tick(struct head_core *core, uint64_t now_ms)
     head_drain_tick(core);
     head_expect_tick(core);
     head_spill_tick(core);
+    head_orphans_tick(core);
     pl_list_for_each_safe(pos, tmp, &core->clients) {
         struct head_client *client = pl_container_of(pos, struct head_client, link);
 

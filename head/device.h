@@ -37,10 +37,13 @@ struct head_device {
     bool gone; /* will not come back */
     uint64_t
         expected_ms; /* 0, or no worker has come yet, and is waited for until then (expect.c) */
-    bool announced;   /* of one that is expected: its store has come */
-    uint64_t down_ms; /* not connected: since then, in this process */
-    uint64_t down_ns; /* the same, of head_times; 0: it is not timed */
-    bool draining;    /* nothing new is placed there (drain.c) */
+    bool announced; /* of one that is expected: its store has come */
+    uint64_t
+        orphan_seq; /* its oldest launch, when that runs for nobody (orphan.c); 0: it does not .. */
+    uint64_t orphan_since_ms; /* .. and since when it is the oldest */
+    uint64_t down_ms;         /* not connected: since then, in this process */
+    uint64_t down_ns;         /* the same, of head_times; 0: it is not timed */
+    bool draining;            /* nothing new is placed there (drain.c) */
     bool peer_capable;
     uint32_t comm_version; /* of what makes its pairs (pair.h); 0: nothing does .. */
     char *comm_missing;    /* .. because of this */
@@ -223,6 +226,11 @@ void head_expect_replaced(struct head_core *core, struct head_device *device);
 /* A worker has come: what is expected of other hosts is given up. head_rebuild() is the caller's. */
 void head_expect_joined(struct head_core *core, const struct head_device *joined);
 void head_expect_tick(struct head_core *core);
+
+/* ---- orphan.c */
+enum { HEAD_ORPHAN_MS = 30000 };
+/* Functions of sessions that have ended, which nobody needs and which do not end. */
+void head_orphans_tick(struct head_core *core);
 
 /* ---- bulk.c */
 /* Where the worker that says hello takes objects of other hosts. */

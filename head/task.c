@@ -422,8 +422,8 @@ static void forget_replica(struct head_core *core, struct head_task *task)
     }
 }
 
-/* Functions, recorded graphs of them included: what may run for ever, and is not worth running once it has failed. */
-static bool is_function(const struct head_task *task)
+/* And is not worth running once it has failed. */
+bool head_task_is_function(const struct head_task *task)
 {
     return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ||
            task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH;
@@ -462,7 +462,7 @@ static void doom_one(struct head_core *core, struct head_task *task,
                    task); /* its worker is through with it: this is what was waited for */
     }
     forget_replica(core, task);
-    if ((is_function(task) || is_host_copy(task)) && task->bytes != NULL &&
+    if ((head_task_is_function(task) || is_host_copy(task)) && task->bytes != NULL &&
         (task->spared || task->seq > task->device->seq_sent)) {
         head_launch_skip(core, task); /* not worth running */
     }
@@ -689,7 +689,7 @@ void head_task_cancel(struct head_core *core, struct head_task *task, bool force
     }
     task->cancelled = true;
     task->forced    = force;
-    force           = force && is_function(task);
+    force           = force && head_task_is_function(task);
     if (sent) {
         cancel_sent(task, force);
     }

@@ -42,7 +42,8 @@ struct head_task {
     bool finished;
     bool resolved;
     bool cancelled;
-    bool forced; /* cancelled by force */
+    bool forced;   /* cancelled by force */
+    bool unwanted; /* its client has ended, and nobody needs what it makes (orphan.c) */
     bool
         stranded; /* its worker says that a device it reads from is gone, and we have not heard of that yet (loss.c) */
     bool
@@ -193,6 +194,8 @@ void head_tasks_ready_finish(struct head_core *core);
 /* It will fail, whatever its launch does: tell the client, and everybody who reads what it makes. */
 void head_task_doom(struct head_core *core, struct head_task *task,
                     struct head_failure *failure);
+/* A function, recorded graphs of them included: what may run for ever. */
+bool head_task_is_function(const struct head_task *task);
 /* A client asks that it not run. Unsent: it fails at once. Sent: the worker decides; by force: it fails, even if it runs. */
 void head_task_cancel(struct head_core *core, struct head_task *task, bool force);
 void head_task_describe(const struct head_task *task, char out[160]);

@@ -3,7 +3,7 @@
  * those did not complete. The head closes the completed ones, sends the others again under their old numbers - other devices
  * may be waiting for exactly those - and sends SKIP for those that had begun to overwrite an input in place: that input is gone, so the task
  * fails with ECONSUMED. Of those that had not begun the worker knows it, where its device tells (worker/begun.c). What has failed already (condemned,
- * cancelled by force, an input failed) comes as SKIP, too.
+ * cancelled by force, an input failed) comes as SKIP, too, and so does a function that nobody needs any more (orphan.c).
  *
  * WHOSE FAULT. A worker that dies had many launches on its device, and one of them may be why. What comes again is done one at a time
  * (worker/queue.c), so if the worker dies then, the earliest unfinished one was it, and that attempt is counted; so is the only
@@ -252,6 +252,18 @@ static void give_up_guilty(struct head_core *core, struct head_device *device,
                              : "give the call more retries if that was not its own doing"));
 }
 
+static void give_up_unwanted(struct head_core *core, struct head_task *task)
+{
+    char what[160];
+
+    head_task_describe(task, what);
+    task->cancelled = true; /* so it is not made again either */
+    give_up(core, task,
+            head_failure_create(PLASMON_ECANCELLED, task->id, 0,
+                                "%s was given up with its worker: its client has ended",
+                                what));
+}
+
 /* The next launch of the same call counts on. */
 static void blame(struct head_task *task)
 {
@@ -302,6 +314,10 @@ static void judge(struct head_core *core, struct head_device *device,
             if (!is_half(task)) {
                 head_launch_skip(core, task);
             }
+            continue;
+        }
+        if (task->unwanted && is_run(task)) {
+            give_up_unwanted(core, task);
             continue;
         }
         if (task == to_blame && !as_it_was) {

@@ -463,4 +463,88 @@ TEST(force_fails_a_sent_task_at_once_and_a_request_leaves_it_to_the_worker)
     end();
 }
 
+static void client_ends(void)
+{
+    Plasmon__V1__Hello client = PLASMON__V1__HELLO__INIT;
+    struct pl_err err         = {0};
+
+    head_core_client_close(head.core, head.session);
+    client.protocol_min = client.protocol_max = WIRE_PROTOCOL;
+    ASSERT_OK(head_core_client_open(head.core, &client, &head.session, &err));
+    head_core_flush(head.core);
+}
+
+static void tick(uint64_t now_ms)
+{
+    head_core_tick(head.core, now_ms);
+    head_core_flush(head.core);
+}
+
+TEST(a_function_that_nobody_needs_is_ended_when_it_has_been_the_oldest_for_half_a_minute)
+{
+    begin(0);
+    submit(1, 0, 0);
+    submit(2, 0, 101); /* reads what 1 makes, and is needed as little */
+    submit(3, 0, 0);
+    (void)take(&head.sent);
+    tick(1000);
+    client_ends();
+    tick(2000);
+    tick(31999);
+    ASSERT_STR(take(&head.sent), "");
+    tick(32000);
+    ASSERT_STR(take(&head.sent), "force:1 ");
+    tick(90000); /* once; and what is behind it waits for it */
+    ASSERT_STR(take(&head.sent), "");
+    done(1);
+    done(2);
+    tick(100000); /* now the third one is the oldest, from here on */
+    tick(129999);
+    ASSERT_STR(take(&head.sent), "");
+    tick(130000);
+    ASSERT_STR(take(&head.sent), "force:3 ");
+    done(3);
+    end();
+}
+
+TEST(a_function_that_nobody_needs_is_not_ended_behind_one_of_somebody_else)
+{
+    begin(0);
+    submit(1, 0, 0);
+    client_ends();
+    submit(2, 0, 0);
+    (void)take(&head.sent);
+    tick(1000);
+    tick(20000);
+    done(1);
+    tick(200000);
+    tick(400000);
+    ASSERT_STR(take(&head.sent), ""); /* somebody waits for the second one */
+    submit(3, 0, 0);
+    client_ends(); /* both are nobody's, and the second is the oldest */
+    tick(400001);
+    tick(430001);
+    ASSERT_STR(take(&head.sent), "3:run force:2 ");
+    done(2);
+    done(3);
+    end();
+}
+
+TEST(a_function_that_nobody_needs_is_not_run_again)
+{
+    begin(0);
+    submit(1, 0, 0);
+    (void)take(&head.sent);
+    client_ends();
+    submit(2, 0, 0);
+    (void)take(&head.sent);
+    head_core_worker_down(head.core, "a", 0, false, PLASMON_EWORKER, "killed by signal 9");
+    hello(2, 2, 1, 2);
+    ASSERT_STR(take(&head.sent), "1:skip 2:run ");
+    done(1);
+    done(2);
+    ASSERT_STR(take(&head.told), "2:ok ");
+    end();
+}
+
 TEST_MAIN()
