@@ -10,7 +10,10 @@
 
 #include "wire/wire.h"
 
-enum { CHAIN_MAX = 64 }; /* steps; they end before */
+enum {
+    CHAIN_MAX       = 64,   /* steps; they end before */
+    RUNS_BRIEFLY_MS = 1000, /* nobody is advised to end what has run for less */
+};
 
 /* ------------------------------------------------------------------------------------------------ looking things up */
 
@@ -202,6 +205,12 @@ static const struct doctor_cause causes[] = {
          "it goes on when that store runs again, or another one in its place: `plasmon "
          "status`"},
 };
+/* Nothing to do about it. */
+static const struct doctor_cause cause_briefly = {"runs", "runs", ""};
+static const struct doctor_cause cause_nobody  = {
+     "runs", "runs",
+     "its client has ended, or what was lost is made again: what nobody needs is ended by "
+      "force when it has been the oldest of its device for half a minute"};
 static const struct doctor_cause cause_down = {
     "worker", "has no worker now",
     "its store starts another one; if it stays so, is that store up (`plasmon status`), "
@@ -249,6 +258,16 @@ const struct doctor_cause *doctor_hold(const Plasmon__V1__TaskWait *task)
     return (unsigned)task->hold < PL_COUNT(holds) ? &holds[task->hold] : &holds[0];
 }
 
+static const struct doctor_cause *cause_running(const struct doctor_step *end)
+{
+    if (end->launch->since_ms < RUNS_BRIEFLY_MS) {
+        return &cause_briefly;
+    }
+    return end->task != NULL && end->task->task == 0 && end->task->function != 0
+               ? &cause_nobody
+               : &causes[PLASMON__V1__WAIT_WHY__WAIT_RUNS];
+}
+
 static const struct doctor_cause *cause_of(const Plasmon__V1__StatusReply *reply,
                                            const struct doctor_step *end)
 {
@@ -273,6 +292,9 @@ static const struct doctor_cause *cause_of(const Plasmon__V1__StatusReply *reply
     if (end->launch == NULL) {
         return end->task == NULL ? &cause_sent
                                  : &causes[PLASMON__V1__WAIT_WHY__WAIT_BEHIND];
+    }
+    if (end->launch->why == PLASMON__V1__WAIT_WHY__WAIT_RUNS) {
+        return cause_running(end);
     }
     return (unsigned)end->launch->why < PL_COUNT(causes) ? &causes[end->launch->why]
                                                          : &causes[0];

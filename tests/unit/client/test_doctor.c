@@ -126,6 +126,21 @@ TEST(what_waits_for_another_launch_is_followed_to_it)
     ASSERT_STR(doctor_find(&reply, &task[3]).cause->name, "runs");
 }
 
+TEST(who_is_advised_to_end_a_function_is_one_who_can)
+{
+    begin();
+    task[0].function = 1;
+    ASSERT_CONTAINS(said(false), "runs, for 4.2 s: a kernel that does not end?");
+    launch.since_ms = 900; /* that is nothing to end it for */
+    ASSERT_CONTAINS(said(false), "runs, for 0.9 s");
+    ASSERT_NULL(strstr(pl_str_text(&text), "does not end?"));
+    launch.since_ms = 4200;
+    task[0].task    = 0; /* nobody has a ref to it */
+    ASSERT_CONTAINS(said(false), "which runs, for 4.2 s: its client has ended");
+    ASSERT_NULL(strstr(pl_str_text(&text), "does not end?"));
+    pl_str_finish(&text);
+}
+
 TEST(a_device_without_a_worker_says_since_when_and_why)
 {
     begin();
