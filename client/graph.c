@@ -448,7 +448,10 @@ plasmon_status_t plasmon_graph_end(struct plasmon_client *client,
                            graph->ended ? "is not being recorded"
                                         : "is being recorded by another thread");
     } else if (status == PLASMON_OK && graph->calls.count == 0) {
-        status = error_set(PLASMON_EGRAPH, "nothing was recorded");
+        status = error_set(
+            PLASMON_EGRAPH,
+            "nothing was recorded: submit calls first, or throw the recording away with "
+            "plasmon_graph_release()");
     }
     if (status == PLASMON_OK) {
         status = end_locked(client, graph);

@@ -79,8 +79,8 @@ static const struct option_text options[] = {
     {"standby", NULL,
      "wait until the head that has the journal is gone, then go on for it"},
     {"lineage-bytes", "BYTES",
-     "for records of calls, so that what is lost can be made again, 67108864 say; 0 "
-     "(default, or PLASMON_LINEAGE_BYTES): off"},
+     "for records of calls, so that what is lost can be made again, 64M say; suffix K, M, "
+     "G; 0 (default, or PLASMON_LINEAGE_BYTES): off"},
     {"shadow-bytes", "BYTES",
      "with lineage: keep a version each time so many bytes were overwritten in place, so "
      "that a loss need not go back to the beginning; 0 (default, or PLASMON_SHADOW_BYTES): "
@@ -182,17 +182,29 @@ static int parse_seconds(const char *name, const char *text, uint32_t *out_ms)
     return 1;
 }
 
-/* name: what said so. */
+/* A number, with a suffix if there is one. name: what said so. */
 static int parse_bytes(const char *name, const char *text, uint64_t *out_bytes)
 {
+    static const char suffixes[] = "KMGT";
+    const char *suffix           = NULL;
+    unsigned shift               = 0;
     char *end;
 
     errno      = 0;
     *out_bytes = strtoull(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || text[0] == '-') {
-        fprintf(stderr, "plasmon-head: %s: '%s' is not a number of bytes\n", name, text);
+    if (end != text && *end != '\0') {
+        suffix = strchr(suffixes, *end);
+        shift  = suffix != NULL ? 10 * (unsigned)(suffix - suffixes + 1) : 0;
+        end += suffix != NULL;
+    }
+    if (errno != 0 || end == text || *end != '\0' || text[0] == '-' ||
+        *out_bytes > UINT64_MAX >> shift) {
+        fprintf(stderr,
+                "plasmon-head: %s: '%s' is not a number of bytes (67108864, 64M, 2G)\n",
+                name, text);
         return 0;
     }
+    *out_bytes <<= shift;
     return 1;
 }
 

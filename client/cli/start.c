@@ -31,6 +31,10 @@ struct start {
     const char *token_file;
     const char *namespaces;
     const char *metrics;
+    const char *lineage_bytes;
+    const char *shadow_bytes;
+    const char *journal;
+    const char *journal_password_file;
     const char *cpu_devices;
     const char *gpus;
     const char *device_memory;
@@ -73,6 +77,19 @@ static const struct cli_option options[] = {
      "with --head: which namespaces there are, their quotas and tokens (docs/security.md) "
      "[any, "
      "without]"},
+    {"--lineage-bytes", "BYTES", CLI_TEXT, AT(lineage_bytes),
+     "with --head: for records of calls, so that what is lost is made again "
+     "(docs/lineage.md), 64M say; suffix K, M, G [0: off]"},
+    {"--shadow-bytes", "BYTES", CLI_TEXT, AT(shadow_bytes),
+     "with --lineage-bytes: keep a version each time so many bytes were overwritten in "
+     "place [0: none]"},
+    {"--journal", "URL", CLI_TEXT, AT(journal),
+     "with --head: what is acknowledged is in this Redis, and outlives the head "
+     "(docs/journal.md): redis://[user@]host[:port][/db][?prefix=P] or "
+     "unix:/path[?db=N&user=U&prefix=P]; where the store still runs, its head is started "
+     "again [none]"},
+    {"--journal-password-file", "FILE", CLI_TEXT, AT(journal_password_file),
+     "the password for it, the first line of FILE"},
     {"--cpu-devices", "N", CLI_TEXT, AT(cpu_devices),
      "CPU devices of this machine [2; none if there is a GPU]"},
     {"--gpus", "N|auto|none", CLI_TEXT, AT(gpus), "GPUs of this machine [auto]"},
@@ -281,6 +298,10 @@ static int start_head(const struct start *start, struct cli_node *node)
     add(&arguments, "--tls-ca", start->tls_ca);
     add(&arguments, "--namespaces", start->namespaces);
     add(&arguments, "--metrics", start->metrics);
+    add(&arguments, "--lineage-bytes", start->lineage_bytes);
+    add(&arguments, "--shadow-bytes", start->shadow_bytes);
+    add(&arguments, "--journal", start->journal);
+    add(&arguments, "--journal-password-file", start->journal_password_file);
     add(&arguments, "--transfer", start->transfer);
     add(&arguments, "--policy", start->policy);
     add(&arguments, "--log", start->log);
@@ -502,7 +523,16 @@ static void keep_running(struct cli_node *node)
     node->process_count = count;
 }
 
-/* A head whose store has died is given another one, which takes over what that kept; otherwise nothing may run here. */
+/* All that runs here is this. */
+static bool runs_alone(const struct cli_node *node, const char *name)
+{
+    return node->process_count == 1 && strcmp(node->processes[0].name, name) == 0;
+}
+
+/*
+ * A head whose store has died is given another one, which takes over what that kept; a store whose head has died, one that goes on from the journal.
+ * Otherwise nothing may run here.
+ */
 static int check_free(const struct start *start, struct cli_node *node)
 {
     struct pl_err err = {0};
@@ -510,8 +540,13 @@ static int check_free(const struct start *start, struct cli_node *node)
 
     if (cli_node_read(node, &err) == PLASMON_OK) {
         keep_running(node);
-        if (start->head && node->process_count == 1 &&
-            strcmp(node->processes[0].name, "plasmon-head") == 0) {
+        if (start->head && start->journal != NULL && runs_alone(node, "plasmon-store")) {
+            printf("plasmon-store runs here (pid %d), and its head does not: starting one "
+                   "that goes on from the journal\n",
+                   node->processes[0].pid);
+            return CLI_OK;
+        }
+        if (start->head && runs_alone(node, "plasmon-head")) {
             printf(
                 "plasmon-head runs here (pid %d), and its store does not: starting one\n",
                 node->processes[0].pid);
@@ -526,6 +561,18 @@ static int check_free(const struct start *start, struct cli_node *node)
     *node  = (struct cli_node){.process_count = 0};
     status = cli_node_dir(true, node->dir, &err);
     return status == PLASMON_OK ? CLI_OK : cli_fail(&cli_start, "%s", err.text);
+}
+
+/* In the record a head stands before its store. */
+static int head_goes_first(struct cli_node *node)
+{
+    struct cli_process store = node->processes[0];
+    struct pl_err err        = {0};
+
+    node->processes[0]                       = node->processes[node->process_count - 1];
+    node->processes[node->process_count - 1] = store;
+    return cli_node_write(node, &err) == PLASMON_OK ? CLI_OK
+                                                    : cli_fail(&cli_start, "%s", err.text);
 }
 
 /* What programs, and stores of other machines, need besides the address. */
@@ -558,7 +605,8 @@ static int run(int argc, char **argv)
     struct start start       = {.port = 0};
     struct cli_parsed parsed = cli_parse(&cli_start, argc, argv, &start);
     struct cli_node node;
-    char *token = NULL;
+    char *token    = NULL;
+    bool has_store = false;
     int result;
 
     if (parsed.exit >= 0) {
@@ -569,11 +617,15 @@ static int run(int argc, char **argv)
     }
     if (!start.head &&
         (start.port != 0 || start.listen.count > 0 || start.transfer != NULL ||
-         start.policy != NULL || start.namespaces != NULL || start.metrics != NULL)) {
-        return cli_usage(
-            &cli_start,
-            "--port, --listen, --transfer, --policy, --namespaces and --metrics belong to "
-            "--head");
+         start.policy != NULL || start.namespaces != NULL || start.metrics != NULL ||
+         start.lineage_bytes != NULL || start.shadow_bytes != NULL ||
+         start.journal != NULL)) {
+        return cli_usage(&cli_start,
+                         "--port, --listen, --transfer, --policy, --namespaces, --metrics, "
+                         "--lineage-bytes, --shadow-bytes and --journal belong to --head");
+    }
+    if (start.journal_password_file != NULL && start.journal == NULL) {
+        return cli_usage(&cli_start, "--journal-password-file belongs to --journal");
     }
     if (start.port > 65535) {
         return cli_usage(&cli_start, "there is no port %u", start.port);
@@ -590,17 +642,18 @@ static int run(int argc, char **argv)
         free(token);
         return result;
     }
-    if (start.head && node.process_count == 0) {
+    has_store = runs_alone(&node, "plasmon-store");
+    if (start.head && (node.process_count == 0 || has_store)) {
         result = start_head(&start, &node);
     } else if (!start.head) {
         (void)snprintf(node.address, sizeof(node.address), "%s", start.address);
     }
     if (result == CLI_OK) {
-        result = start_store(&start, &node, token);
+        result = has_store ? head_goes_first(&node) : start_store(&start, &node, token);
     }
     if (result == CLI_OK) {
         print_use(&start, &node);
-    } else if (node.process_count > 0) {
+    } else if (node.process_count > 0 && !has_store) { /* that one has values */
         end_all(&node);
     }
     free(token);

@@ -1,0 +1,67 @@
+#!/bin/sh
+# test_start_again.sh PROGRAM: what `plasmon start --head` starts again. A head with a journal that was killed, beside its store; a store, beside its head.
+set -eu
+program=$1
+. "$(dirname "$0")/lib.sh"
+command -v redis-server >/dev/null || { echo "SKIP: no redis-server; tools/setup installs it"; exit 77; }
+
+redis-server --port 0 --unixsocket "$XDG_RUNTIME_DIR/redis.sock" --dir "$XDG_RUNTIME_DIR" --save "" --appendonly yes >/dev/null &
+redis=$!
+trap 'end; kill $redis 2>/dev/null || true' EXIT
+until [ -S "$XDG_RUNTIME_DIR/redis.sock" ]; do sleep 0.05; done
+PLASMON_ADDRESS=unix:$XDG_RUNTIME_DIR/plasmon-$(id -u)/head.sock
+export PLASMON_ADDRESS
+
+start() { # more options
+    "$plasmon" start --head --cpu-devices 1 --gpus none --device-memory 64M --lineage-bytes 3M "$@"
+}
+journaled() {
+    start --journal "unix:$XDG_RUNTIME_DIR/redis.sock"
+}
+epoch() {
+    "$plasmon" status | sed -n 's/.*epoch \([0-9a-f]*\).*/\1/p'
+}
+worker() {
+    tagged plasmon-worker
+}
+works() {
+    [ "$(timeout 60 "$program")" = right ]
+}
+kills() { # PROGRAM
+    pid=$(tagged "$1")
+    kill -KILL "$pid"
+    while [ -n "$(tagged "$1")" ]; do sleep 0.05; done
+}
+has_lineage() {
+    "$plasmon" metrics | grep -x "plasmon_lineage_limit_bytes $((3 << 20))"
+}
+same_as_before() { # epoch and worker
+    [ "$(epoch)" = "$was_epoch" ] && [ "$(worker)" = "$was_worker" ] && works
+}
+refuses() { # WORDS OPTIONS..
+    words=$1
+    shift
+    if said=$("$plasmon" start "$@" 2>&1); then return 1; fi
+    echo "$said"
+    echo "$said" | grep -q -e "$words"
+}
+
+claim "options of the head without --head are refused" refuses "belong to --head" --address 127.0.0.1:1 --lineage-bytes 1M
+claim "a password for no journal is refused" refuses "belongs to --journal" --head --journal-password-file /dev/null
+claim "a number of bytes that is none is refused" refuses "is not a number of bytes" --head --lineage-bytes 3X
+claim "a cluster with a journal and lineage starts" journaled
+claim "the head has the lineage that was asked for" has_lineage
+claim "and works" works
+was_epoch=$(epoch)
+was_worker=$(worker)
+kills plasmon-head
+claim "a head that was killed is not started again without its journal" refuses "runs here already" --head
+claim "it is with its journal" journaled
+claim "its store and worker went on, and so does the cluster" same_as_before
+claim "nothing is started a second time" refuses "runs here already" --head --journal "unix:$XDG_RUNTIME_DIR/redis.sock"
+kills plasmon-store
+claim "a store that was killed is started beside the head" journaled
+claim "with the worker that was there" same_as_before
+claim "all of it ends" "$plasmon" stop
+claim "and nothing is left" [ -z "$(daemons)" ]
+finish
