@@ -12,7 +12,7 @@
  *   the hold     L comes behind the write of another stream's word, which its own stream joined (store_timeline_hold). As long as that word does not show
  *                the launch that it was written after, neither L nor anything behind it has begun. Nothing is added to what the device does.
  *
- * WHO TELLS ITS BEGIN. On a CPU device (begins_cheap) each launch that overwrites: the stream's thread stores a word. On a GPU such a write
+ * WHO TELLS ITS BEGIN. On a CPU device (words_cheap) each launch that overwrites: the stream's thread stores a word. On a GPU such a write
  * takes as long as a small kernel, so only the first overwriting launch behind a wait for another device, which can hold the stream up for long.
  * What its own device holds up the words have to tell, of its stream and of those that this one joined: what is lost is at most the batch
  * that was running in each, WORKER_SIGNAL_EVERY launches or signal_bytes of work. So may be a batch that has run, while its word is behind a join with a stream
@@ -55,7 +55,7 @@ bool worker_begun_tells(const struct worker_core *core, const struct worker_laun
         return true;
     }
     return must_not_come_twice(launch) &&
-           (core->config.begins_cheap || core->streams[stream].held_up);
+           (core->config.words_cheap || core->streams[stream].held_up);
 }
 
 void worker_begun_joined(struct worker_stream *mine, uint32_t other)

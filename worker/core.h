@@ -376,8 +376,11 @@ struct worker_core_config {
     /* A batch signals in between after launches on so many bytes, because such take long and somebody may wait; 0: only by count. */
     uint64_t signal_bytes;
     uint64_t mark_bytes; /* behind copies of at least so many: a mark (marks.c); 0: none */
-    /* The device tells the begin of every launch that overwrites in place (begun.c); false: of those that something may hold up. */
-    bool begins_cheap;
+    /*
+     * A word costs the device next to nothing. It tells the begin of every launch that overwrites in place (begun.c); false: of those that something
+     * may hold up. And each function of a client has its own end: what it takes nobody knows, and who waits for one is not to wait for its batch.
+     */
+    bool words_cheap;
     bool lone; /* no other device of this host watches our words */
     struct store_timeline *const
         *timelines; /* one a host device; may hold NULL for devices that are not up */

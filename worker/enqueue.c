@@ -447,10 +447,13 @@ static uint64_t work_of(const struct worker_core *core, const struct worker_laun
     return bytes_of(launch) * (goes_by_link(core, launch) ? LINK_SLOWER : 1);
 }
 
-/* In the middle of a batch, so that what is done is seen to be. */
-static bool signal_due(const struct worker_core *core, const struct worker_stream *stream)
+/* In the middle of a batch, so that what is done is seen to be: behind this launch. */
+static bool signal_due(const struct worker_core *core, const struct worker_stream *stream,
+                       const struct worker_launch *launch)
 {
     return stream->unsignalled >= WORKER_SIGNAL_EVERY ||
+           (core->config.words_cheap && launch->function != NULL &&
+            launch->function->defined) ||
            (core->config.signal_bytes != 0 &&
             stream->unsignalled_bytes >= core->config.signal_bytes);
 }
@@ -513,7 +516,7 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     if (without_work && idle && clear) {
         word_store(core, launch, stream);
     } else if (mine->unsignalled != 0 &&
-               (launch->time_limit_ms != 0 || signal_due(core, mine))) {
+               (launch->time_limit_ms != 0 || signal_due(core, mine, launch))) {
         worker_stream_signal(core, stream);
     } else if (idle) { /* it need not wait for others of its batch */
         worker_stream_flush(core, stream);

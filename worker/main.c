@@ -117,7 +117,7 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
         .low_streams       = WORKER_LOW_STREAMS,
         .mark_bytes        = MARK_BYTES,
         .signal_bytes   = info->kind == DEVICE_CUDA ? SIGNAL_BYTES_CUDA : SIGNAL_BYTES_CPU,
-        .begins_cheap   = info->kind == DEVICE_CPU,
+        .words_cheap    = info->kind == DEVICE_CPU,
         .lone           = daemon->shared.host_device_count == 1,
         .timelines      = daemon->shared.timelines,
         .tables         = daemon->shared.tables,

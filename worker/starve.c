@@ -6,6 +6,9 @@
  */
 #include "worker/core_int.h"
 
+#include <stdio.h>
+#include <string.h>
+
 static uint64_t bytes_wanted(const struct worker_launch *launch, uint64_t *out_largest)
 {
     uint64_t bytes = launch->scratch_wanted;
@@ -36,12 +39,27 @@ void worker_front_starves(struct worker_core *core, struct worker_launch *launch
     }
 }
 
+/* "8.0 MiB of 8.0 MiB" would look as if it fitted. */
+static const char *say_hole(uint64_t hole, uint64_t wanted, char out[64])
+{
+    char one[32], other[32];
+
+    if (hole < wanted &&
+        strcmp(pl_format_bytes(hole, one), pl_format_bytes(wanted, other)) == 0) {
+        (void)snprintf(out, 64, "%llu bytes less than that",
+                       (unsigned long long)(wanted - hole));
+    } else {
+        (void)snprintf(out, 64, "%s", pl_format_bytes(hole, one));
+    }
+    return out;
+}
+
 void worker_front_memory_say(const struct worker_core *core,
                              const struct worker_launch *launch, struct pl_str *out)
 {
     struct worker_account account;
     struct store_arena_stats stats;
-    char wanted[32], largest[32], total[32], unused[32], hole[32], used[32], objects[32];
+    char wanted[32], largest[32], total[32], unused[32], hole[64], used[32], objects[32];
     char replicas[32], graphs[32], held[32], scratch[32];
     uint64_t largest_bytes;
     uint64_t bytes = bytes_wanted(launch, &largest_bytes);
@@ -58,8 +76,8 @@ void worker_front_memory_say(const struct worker_core *core,
         core->config.device_bytes == 0 ? "memory"
                                        : pl_format_bytes(core->config.device_bytes, total),
         pl_format_bytes(stats.bytes_free, unused),
-        pl_format_bytes(stats.largest_hole, hole), pl_format_bytes(stats.bytes_used, used),
-        pl_format_bytes(account.objects, objects),
+        say_hole(stats.largest_hole, largest_bytes, hole),
+        pl_format_bytes(stats.bytes_used, used), pl_format_bytes(account.objects, objects),
         pl_format_bytes(account.replicas, replicas),
         pl_format_bytes(account.graphs, graphs), pl_format_bytes(account.held, held),
         pl_format_bytes(account.scratch, scratch));
@@ -71,8 +89,10 @@ void worker_front_starved(struct worker_core *core, struct worker_launch *launch
 
     pl_str_init(&text);
     worker_front_memory_say(core, launch, &text);
-    worker_launch_fail(launch, PLASMON_EDEVMEM, "%s; release refs, or use smaller arrays",
-                       pl_str_text(&text));
+    worker_launch_fail(
+        launch, PLASMON_EDEVMEM,
+        "%s; release refs, use smaller arrays, or more --spill-memory or a --spill-dir",
+        pl_str_text(&text));
     pl_str_finish(&text);
     core->waits_memory = false;
 }

@@ -2,7 +2,7 @@
  * What a worker says after a death of the launches that had not begun, held against what really happened on the simulated device:
  *
  *   - a launch whose work was started, by any incarnation, is not said to be untouched
- *   - where the device tells the begin of each launch that overwrites (begins_cheap), one whose stream never came so far must not be lost
+ *   - where the device tells the begin of each launch that overwrites (words_cheap), one whose stream never came so far must not be lost
  *     (sim_losses.c asks)
  *
  * What happened is remembered for all incarnations of a device: a launch keeps its number.
@@ -34,7 +34,7 @@ void sim_begun_note(struct sim_worker *worker, const Plasmon__V1__Launch *launch
     bool function = launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN ||
                     launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH;
 
-    for (size_t i = 0; function && worker->begins_cheap && i < launch->n_operands; i++) {
+    for (size_t i = 0; function && worker->words_cheap && i < launch->n_operands; i++) {
         if (overwrites(launch->operands[i])) {
             learn(worker, launch->seq, TELLS);
         }

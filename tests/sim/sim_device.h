@@ -223,7 +223,7 @@ struct sim_worker {
     struct wire_ranges recovered_open;
     struct wire_ranges recovered_untouched;
     struct pl_map begun; /* sim_begun.c: seq -> what has happened, whichever incarnation */
-    bool begins_cheap;
+    bool words_cheap;
     uint32_t slots_used; /* slots below it were named by launches */
 
     struct sim_stream streams[SIM_STREAMS];

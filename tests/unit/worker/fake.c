@@ -675,7 +675,7 @@ static void core_start(struct fake *fake)
         .signal_bytes      = fake->signal_bytes,
         .mark_bytes        = fake->mark_bytes,
         .lone              = fake->lone,
-        .begins_cheap      = fake->begins_cheap,
+        .words_cheap       = fake->words_cheap,
         .timelines         = fake->timelines,
         .tables            = fake->tables,
         .readers           = fake->readers,

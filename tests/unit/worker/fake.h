@@ -34,9 +34,9 @@ struct fake {
     uint64_t signal_bytes;
     uint64_t mark_bytes;
     bool lone;
-    bool flushes;      /* flushes of streams are written down */
-    bool stirs;        /* so is that the device is about to get work */
-    bool begins_cheap; /* from the next restart on */
+    bool flushes;     /* flushes of streams are written down */
+    bool stirs;       /* so is that the device is about to get work */
+    bool words_cheap; /* from the next restart on */
     /* What the last restart found. */
     uint64_t enqueued;
     struct wire_ranges unfinished;

@@ -44,7 +44,7 @@ static struct fake *cheap(void)
 {
     struct fake *fake = fake_create();
 
-    fake->begins_cheap = true;
+    fake->words_cheap = true;
     (void)die(fake);
     return fake;
 }

@@ -443,6 +443,20 @@ TEST(starve_fails_the_front_alone_and_says_why)
     fake_destroy(fake);
 }
 
+TEST(a_hole_that_is_hardly_too_small_is_told_to_the_byte)
+{
+    struct fake *fake = fake_create();
+
+    fake->grow_bytes = FAKE_CHUNK;
+    fake_fill(fake, 1, 1, 64);
+    fake_finish(fake, 0, 1);
+    fake_fill(fake, 2, 2, FAKE_CHUNK / 4 - 64 + 1); /* one float more than is left */
+    fake_starve(fake, 2);
+    ASSERT_CONTAINS(fake->last_text, "the largest hole is 4 bytes less than that");
+    ASSERT_CONTAINS(fake->last_text, "--spill-dir");
+    fake_destroy(fake);
+}
+
 TEST(starving_names_who_has_the_memory)
 {
     struct fake *fake = fake_create();

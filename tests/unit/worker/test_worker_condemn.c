@@ -307,7 +307,7 @@ TEST(a_long_chain_of_light_launches_fills_the_depth)
 {
     struct fake *fake = fake_create();
 
-    fake->begins_cheap = true;
+    fake->words_cheap = true;
     for (uint64_t seq = 1; seq <= WORKER_DEPTH + 10; seq++) { /* all in stream 0 */
         fake_fill_after(fake, seq, (uint32_t)seq, seq - 1, 0);
     }

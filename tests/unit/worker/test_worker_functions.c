@@ -49,6 +49,48 @@ TEST(a_launch_waits_for_its_function_and_holds_up_what_is_behind_it)
     kernel_signature_destroy(signature);
 }
 
+static void send_two(struct fake *fake)
+{
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    struct fake_launch launch[2];
+    Plasmon__V1__Launch *launches[2] = {&launch[0].message, &launch[1].message};
+
+    for (uint32_t i = 0; i < 2; i++) {
+        fake_launch_init(&launch[i], i + 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+        launch[i].message.function = OWN;
+        fake_launch_fresh(&launch[i], i + 1, 4);
+        if (i > 0) {
+            fake_launch_after(&launch[i], FAKE_BASE + FAKE_US, i);
+        }
+    }
+    command.launches   = launches;
+    command.n_launches = 2;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+}
+
+/* It may take seconds, and somebody may wait for it alone. */
+TEST(where_words_are_cheap_each_function_has_its_own)
+{
+    struct kernel_signature *signature = own();
+    struct fake *fake                  = fake_create();
+
+    fake->own = &signature->function;
+    send_two(fake);
+    ASSERT_STR(fake_calls(fake), "own:0:own:0 own:0:own:0 signal:0:2");
+    fake_destroy(fake);
+
+    fake              = fake_create();
+    fake->own         = &signature->function;
+    fake->words_cheap = true;
+    fake_restart(fake);
+    (void)fake_calls(fake);
+    send_two(fake);
+    ASSERT_STR(fake_calls(fake), "own:0:own:0 signal:0:1 own:0:own:0 signal:0:2");
+    fake_destroy(fake);
+    kernel_signature_destroy(signature);
+}
+
 TEST(the_words_of_what_is_enqueued_are_written_before_a_launch_waits_for_its_function)
 {
     struct fake *fake = fake_create();
