@@ -4,6 +4,23 @@
  */
 #include "head/wait.h"
 
+/* Over a quota: the ref exists, failed, so that whoever uses it is told why. What has failed is not charged. */
+static plasmon_status_t put_refused(struct head_core *core, struct head_client *client,
+                                    uint64_t ref, const struct pl_shape *shape,
+                                    plasmon_status_t status, const struct pl_err *err)
+{
+    struct pl_box box        = pl_box_of_shape(shape);
+    struct head_array *array = head_array_create(core, client->space, shape);
+    struct head_tile *tile   = head_tile_create(core, &box);
+    plasmon_status_t added;
+
+    tile->failure = head_failure_create(status, 0, client->id, "%s", err->text);
+    head_array_set(core, array, &box, tile);
+    added = head_client_ref_add(core, client, ref, array, NULL, NULL);
+    head_tile_release(core, tile);
+    return added == PLASMON_OK ? status : added;
+}
+
 plasmon_status_t head_put_array(struct head_core *core, struct head_client *client,
                                 uint64_t ref, const struct pl_shape *shape, uint32_t place,
                                 const char *host, bool donatable,
@@ -11,11 +28,11 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
                                 struct head_tile **out_tile, struct head_array **out_array,
                                 struct pl_err *err)
 {
-    struct pl_box box        = pl_box_of_shape(shape);
-    struct head_want want    = {.host = host, .box = box, .bytes = pl_shape_bytes(shape)};
-    struct head_array *array = head_array_create(core, client->space, shape);
+    struct pl_box box     = pl_box_of_shape(shape);
+    struct head_want want = {.host = host, .box = box, .bytes = pl_shape_bytes(shape)};
     struct head_failure *failure = NULL;
-    struct head_tile *tile       = head_tile_create(core, &box);
+    struct head_array *array;
+    struct head_tile *tile;
     struct head_device *device;
     struct head_buffer *buffer = NULL;
     plasmon_status_t status;
@@ -24,16 +41,12 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
     if (status == PLASMON_OK) {
         status = head_space_admit_bytes(client->space, want.bytes, err);
     }
-    if (status != PLASMON_OK) { /* before it is shown: what has failed is not charged */
-        tile->failure = head_failure_create(status, 0, client->id, "%s", err->text);
-    }
-    head_array_set(core, array, &box, tile);
     if (status != PLASMON_OK) {
-        plasmon_status_t added = head_client_ref_add(core, client, ref, array, NULL, NULL);
-
-        head_tile_release(core, tile);
-        return added == PLASMON_OK ? status : added;
+        return put_refused(core, client, ref, shape, status, err);
     }
+    array = head_array_create(core, client->space, shape);
+    tile  = head_tile_create(core, &box);
+    head_array_set(core, array, &box, tile);
     status = head_client_ref_add(core, client, ref, array, NULL, err);
     if (status != PLASMON_OK) {
         head_tile_release(core, tile);
@@ -147,6 +160,12 @@ struct put_place {
     struct head_tile *tile;
 };
 
+static plasmon_status_t piece_admitted(struct head_client *client,
+                                       const Plasmon__V1__Task *task, struct pl_err *err)
+{
+    return head_space_admit_message(client->space, task->data.len, "a piece of a put", err);
+}
+
 /* The first piece makes the array. */
 static plasmon_status_t place_first(struct head_core *core, struct head_client *client,
                                     const Plasmon__V1__Task *task, struct put_place *out,
@@ -159,19 +178,26 @@ static plasmon_status_t place_first(struct head_core *core, struct head_client *
         return pl_err_set(err, PLASMON_EINVAL, "a put needs a shape");
     }
     status = wire_shape_get(task->args[0]->shape, &shape, err);
-    return status != PLASMON_OK
-               ? status
-               : head_put_array(core, client, task->args[0]->ref, &shape, task->place, NULL,
-                                task->put_donatable, &out->buffer, &out->tile, &out->array,
-                                err);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    status = piece_admitted(client, task, err);
+    if (status != PLASMON_OK) {
+        return put_refused(core, client, task->args[0]->ref, &shape, status, err);
+    }
+    return head_put_array(core, client, task->args[0]->ref, &shape, task->place, NULL,
+                          task->put_donatable, &out->buffer, &out->tile, &out->array, err);
 }
 
 static plasmon_status_t place_next(struct head_core *core, struct head_client *client,
                                    const Plasmon__V1__Task *task, struct put_place *out,
                                    struct pl_err *err)
 {
-    plasmon_status_t status = put_more(client, task, &out->array, err);
+    plasmon_status_t status = piece_admitted(client, task, err);
 
+    if (status == PLASMON_OK) {
+        status = put_more(client, task, &out->array, err);
+    }
     if (status != PLASMON_OK) {
         return status;
     }
@@ -244,12 +270,8 @@ plasmon_status_t head_put(struct head_core *core, struct head_client *client,
     if (task->n_args != 1 || task->args[0]->mode != PLASMON__V1__MODE__MODE_OUT) {
         return pl_err_set(err, PLASMON_EMALFORMED, "a put has one argument, OUT");
     }
-    status =
-        head_space_admit_message(client->space, task->data.len, "a piece of a put", err);
-    if (status == PLASMON_OK) {
-        status = task->put_offset == 0 ? place_first(core, client, task, &place, err)
-                                       : place_next(core, client, task, &place, err);
-    }
+    status = task->put_offset == 0 ? place_first(core, client, task, &place, err)
+                                   : place_next(core, client, task, &place, err);
     if (status != PLASMON_OK) {
         return status;
     }

@@ -362,6 +362,52 @@ TEST(tasks_sessions_and_messages_have_quotas_too)
     world_finish(&world);
 }
 
+static void put(struct world *world, uint64_t session, uint64_t id, uint64_t floats)
+{
+    static uint8_t bytes[16 << 10];
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT, *tasks[1] = {&task};
+    Plasmon__V1__Arg arg = PLASMON__V1__ARG__INIT, *args[1] = {&arg};
+    Plasmon__V1__Shape shape = PLASMON__V1__SHAPE__INIT;
+
+    ASSERT_TRUE(4 * floats <= sizeof(bytes));
+    shape.dtype    = PL_F32;
+    shape.n_dim    = 1;
+    shape.dim      = &floats;
+    arg.mode       = PLASMON__V1__MODE__MODE_OUT;
+    arg.ref        = id + 100;
+    arg.shape      = &shape;
+    task.id        = id;
+    task.kind      = PLASMON__V1__TASK_KIND__TASK_PUT;
+    task.args      = args;
+    task.n_args    = 1;
+    task.data.data = bytes;
+    task.data.len  = 4 * floats;
+    frame.tasks    = tasks;
+    frame.n_tasks  = 1;
+    send(world, session, &frame);
+}
+
+TEST(who_uses_a_put_that_was_too_large_for_a_message_is_told_that)
+{
+    static const struct space few[] = {{.name = "a", .quota = {.message_bytes = 8192}}};
+    struct world world;
+    uint64_t a;
+
+    world_init(&world, few, 1);
+    a = session_in(&world, "a");
+    put(&world, a, 1, 2048);
+    ASSERT_EQ(world.heard.failed, 0);
+    put(&world, a, 2, 2049);
+    ASSERT_EQ(world.heard.status, PLASMON_EQUOTA);
+    call(&world, a, 3, PLASMON__V1__MODE__MODE_IN, 102, false);
+    ASSERT_EQ(world.heard.failed, 2);
+    ASSERT_EQ(world.heard.status, PLASMON_EDEPENDENCY);
+    ASSERT_CONTAINS(world.heard.text, "may send 8.0 KiB in a message");
+    ASSERT_EQ(stats_of(&world, "a").bytes, 8192); /* what has failed is not charged */
+    world_finish(&world);
+}
+
 static void expect_reply(struct world *world, uint64_t session,
                          const Plasmon__V1__ClientFrame *frame, plasmon_status_t status)
 {
