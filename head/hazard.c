@@ -14,6 +14,10 @@
  * A writer takes over: uses that lie inside its box are dropped from the lists when it is added, because whoever meets them from
  * now on also meets the writer, which waits for them. That keeps the lists as short as the frontier of the graph. (Such a use
  * still counts for the buffer's life: head_use_remove drops its reference when its task ends.)
+ *
+ * A writer that has ended well may leave an older one behind that has not finished: its worker is through with that one, too, but of a task that
+ * the older one read from nothing was heard yet (head_task_finish). What the newer one wrote is noted until no writer is left; or who reads that would
+ * fail with the older one.
  */
 #include "head/core_int.h"
 
@@ -62,13 +66,15 @@ static bool take_out(struct pl_vec *boxes, const struct pl_box *box)
 }
 
 /*
- * Whose success a reader of `box` depends on: the last writer of each part of it. Newest first; what a newer one wrote, an older one that
- * fails cannot spoil.
+ * Whose success a reader of `box` depends on: the last writer of each part of it. Newest first; what a newer one wrote, finished or not, an older one
+ * that fails cannot spoil.
  */
-static void collect_producers(const struct pl_list *writers, const struct pl_box *box,
+static void collect_producers(const struct head_buffer *buffer, const struct pl_box *box,
                               struct pl_vec *producers)
 {
     static _Thread_local struct pl_vec open = {.item_bytes = sizeof(struct pl_box)};
+    const struct pl_list *writers           = &buffer->writers;
+    const struct head_written *written      = buffer->written;
     struct pl_box *first;
 
     if (pl_list_empty(writers)) {
@@ -83,6 +89,10 @@ static void collect_producers(const struct pl_list *writers, const struct pl_box
         const struct head_use *use = pl_container_of(pos, struct head_use, link);
         struct head_task **producer;
 
+        for (; written != NULL && written->order > use->task->order;
+             written = written->next) {
+            (void)take_out(&open, &written->box);
+        }
         if (!take_out(&open, &use->box)) {
             continue;
         }
@@ -98,7 +108,7 @@ void head_hazard_collect(struct head_buffer *buffer, const struct pl_box *box, b
     if (!(pl_bug("head.skip_raw") && reads && !write)) {
         collect_points(&buffer->writers, box, after);
         if (reads) {
-            collect_producers(&buffer->writers, box, producers);
+            collect_producers(buffer, box, producers);
         }
     }
     if (write && !pl_bug("head.skip_war")) {
@@ -145,11 +155,60 @@ void head_use_add(struct head_use *use, struct head_task *task, struct head_buff
     }
 }
 
+/* Is an older writer of any of it left? */
+static bool older_writes(const struct head_use *use)
+{
+    const struct pl_list *writers = &use->buffer->writers;
+
+    for (const struct pl_list *pos = writers->next; pos != writers; pos = pos->next) {
+        const struct head_use *other = pl_container_of(pos, struct head_use, link);
+
+        if (other->task->order >= use->task->order) {
+            return false;
+        }
+        if (pl_box_intersects(&other->box, &use->box)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void head_use_wrote(const struct head_use *use)
+{
+    struct head_written **place = &use->buffer->written;
+    struct head_written *written;
+
+    if (!use->write || !older_writes(use)) {
+        return;
+    }
+    while (*place != NULL && (*place)->order > use->task->order) {
+        place = &(*place)->next;
+    }
+    written        = head_alloc(sizeof(*written));
+    written->next  = *place;
+    written->box   = use->box;
+    written->order = use->task->order;
+    *place         = written;
+}
+
+void head_written_forget(struct head_buffer *buffer)
+{
+    struct head_written *written;
+
+    while ((written = buffer->written) != NULL) {
+        buffer->written = written->next;
+        pl_free(written);
+    }
+}
+
 void head_use_remove(struct head_core *core, struct head_use *use)
 {
     struct head_buffer *buffer = use->buffer;
 
     pl_list_remove(&use->link);
+    if (pl_list_empty(&buffer->writers)) {
+        head_written_forget(buffer);
+    }
     use->buffer = NULL;
     if (--buffer->uses == 0) {
         buffer->device->bytes_in_use -= head_spill_rounded(buffer->bytes);

@@ -186,6 +186,7 @@ void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
     core->counts.buffers--;
     pl_list_remove(&buffer->device_link);
     pl_list_remove(&buffer->ending_link);
+    head_written_forget(buffer);
     pl_free(buffer);
 }
 

@@ -64,6 +64,15 @@ struct head_buffer {
     struct pl_list instances;   /* head_instance.buffer_link */
     struct pl_list readers;     /* head_use.link: unfinished tasks that read */
     struct pl_list writers;     /* head_use.link: unfinished tasks that write */
+    struct head_written
+        *written; /* over what some of these wrote; the newest first (hazard.c) */
+};
+
+/* What a task that has ended well wrote, while one before it is still unfinished that wrote there, too. */
+struct head_written {
+    struct head_written *next;
+    struct pl_box box;
+    uint64_t order; /* of the task */
 };
 
 /* `box` of `tile` lies, right, in `buffer` (once the buffer's pending writers of that box are done). */
@@ -297,7 +306,10 @@ void head_hazard_collect(struct head_buffer *buffer, const struct pl_box *box, b
                          bool write, struct pl_vec *after, struct pl_vec *producers);
 void head_use_add(struct head_use *use, struct head_task *task, struct head_buffer *buffer,
                   const struct pl_box *box, bool write);
+/* Before it is removed: its task has ended well. */
+void head_use_wrote(const struct head_use *use);
 void head_use_remove(struct head_core *core, struct head_use *use);
+void head_written_forget(struct head_buffer *buffer);
 
 /* ---- move.c */
 /* A buffer on `device` in which the whole box of the array is to be found, copying if need be. exact: its frame is the box. NULL: *out_failure. */

@@ -569,6 +569,9 @@ static void finish_one(struct head_core *core, struct head_task *task,
         head_wait_ended(core, waiting->wait, waiting->indifferent ? NULL : task->failure);
     }
     for (uint32_t i = 0; i < task->use_count; i++) {
+        if (task->failure == NULL) {
+            head_use_wrote(&task->uses[i]);
+        }
         head_use_remove(core, &task->uses[i]);
     }
     for (size_t i = 0; i < task->outputs.count; i++) {
