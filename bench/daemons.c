@@ -80,7 +80,8 @@ static _Noreturn void become(const char *const *argv, int log, int pass, int pas
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setsid();
-    if (getppid() != parent || dup2(log, STDOUT_FILENO) < 0 ||
+    /* 0: it is outside of our process namespace. */
+    if ((getppid() != parent && getppid() != 0) || dup2(log, STDOUT_FILENO) < 0 ||
         dup2(log, STDERR_FILENO) < 0 || (pass >= 0 && dup2(pass, pass_as) < 0)) {
         _exit(127);
     }

@@ -39,8 +39,8 @@ static const struct cli_option options[] = {
      "of programs and faults; their moments are the machine's [the clock]"},
     {"--only", "KINDS", CLI_TEXT, OPTION(only),
      "only these faults: worker-kill,worker-stop,illegal,endless,store-kill,host-kill,"
-     "head-kill,head-stop,journal-kill,client-kill,client-stop,fill,partition,hold,nothing "
-     "[all]"},
+     "head-kill,head-stop,journal-kill,client-kill,client-stop,fill,partition,hold,"
+     "transfer-stall,transfer-cut,transfer,nothing [all]"},
     {"--clients", "N", CLI_COUNT, OPTION(clients), "processes that play programs [3]"},
     {"--gpus", "N|none", CLI_TEXT, OPTION(gpus), "GPUs [all of this machine, up to 8]"},
     {"--cpu-devices", "N", CLI_COUNT, OPTION(cpu_devices), "without GPUs [2]"},
@@ -129,6 +129,20 @@ static void prepare_sources(struct chaos *chaos, bool wanted)
     leave_out(chaos, CHAOS_ENDLESS, why);
 }
 
+static void prepare_hosts(struct chaos *chaos)
+{
+    static char why[CHAOS_HOSTS_WHY_MAX];
+    const uint32_t theirs =
+        1u << CHAOS_TRANSFER_STALL | 1u << CHAOS_TRANSFER_CUT | 1u << CHAOS_TRANSFER;
+
+    if ((chaos->kinds & theirs) != 0 &&
+        !chaos_hosts_start(&chaos->hosts, chaos->cluster.dir, why)) {
+        leave_out(chaos, CHAOS_TRANSFER_STALL, why);
+        leave_out(chaos, CHAOS_TRANSFER_CUT, why);
+        leave_out(chaos, CHAOS_TRANSFER, why);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------------ looking */
 
 /* Counters of the head, which begin anew with it: what they grow by is added up. */
@@ -169,6 +183,7 @@ static bool all_well(struct chaos *chaos)
     struct chaos_cluster *cluster = &chaos->cluster;
     const char *who               = chaos_who_ended(cluster);
 
+    who = who != NULL ? who : chaos_hosts_who_ended(&chaos->hosts);
     if (who != NULL) {
         chaos->tally.wrong++;
         return fail(chaos, who);
@@ -399,6 +414,7 @@ static int play(struct chaos *chaos, const struct chaos_options *given)
     bool good, ended, written;
 
     prepare_sources(chaos, !given->no_sources);
+    prepare_hosts(chaos);
     chaos_say(cluster, "faults for %u s, --seed %llu", given->seconds,
               (unsigned long long)chaos->seed);
     for (uint32_t i = 0; i < cluster->config.clients; i++) {
@@ -417,7 +433,9 @@ static int play(struct chaos *chaos, const struct chaos_options *given)
     chaos_report_print(chaos);
     written = chaos_report_write(chaos, given->json, given->plot);
     chaos_say(cluster, "the cluster is ended");
-    ended = chaos_cluster_end(cluster, given->keep || !good || !verdict.good);
+    ended = chaos_hosts_end(&chaos->hosts);
+    ended = chaos_cluster_end(cluster, given->keep || !good || !verdict.good || !ended) &&
+            ended;
     return good && verdict.good && ended && written && !(given->strict && verdict.late)
                ? CLI_OK
                : CLI_FAIL;

@@ -14,6 +14,7 @@
  *   where.c    where the time went when a worker was replaced
  *   slow.c     what a recovery consisted of that took too long
  *   progress.c how it comes along, while it does
+ *   hosts.c    two more hosts, between which transfers are broken
  *   soak.c     the other command: the same load without faults
  *   soak_team.c   reductions that it does beside its clients
  *   gpu_memory.c  what the driver says is in use of GPUs
@@ -24,7 +25,8 @@
  *
  * RECOVERY is the time until work goes on. Of a worker: from the fault (of a task that misbehaves: from when it was noticed, for until then it has
  * its limit) until its device's timeline shows that the next one has enqueued something; sampled every millisecond. The phases in between
- * are in the timeline, too (store/phases.h). Of all others: until a small task that was submitted when the fault was over (a head that is
+ * are in the timeline, too (store/phases.h). Of a transfer: from when its bytes were under way and the connection was broken until a task that needs nothing
+ * but them is done. Of all others: until a small task that was submitted when the fault was over (a head that is
  * killed: when it happened) is done, which includes what stood in the queue before it.
  *
  * Threads: all here is the main thread's, but for the relay's own and a player's threads.
@@ -37,6 +39,7 @@
 #include <sys/types.h>
 
 #include "bench/bench.h"
+#include "bench/chaos/hosts.h"
 #include "bench/chaos/relay.h"
 #include "bench/daemons.h"
 #include "bench/stress/stress.h"
@@ -190,7 +193,10 @@ enum chaos_kind {
     CHAOS_FILL,
     CHAOS_PARTITION,
     CHAOS_HOLD,
-    CHAOS_NOTHING, /* what a small task takes beside the programs when nothing is done */
+    CHAOS_TRANSFER_STALL,
+    CHAOS_TRANSFER_CUT,
+    CHAOS_TRANSFER, /* what one takes when nothing is done */
+    CHAOS_NOTHING,  /* what a small task takes beside the programs when nothing is done */
     CHAOS_KINDS
 };
 const char *chaos_kind_name(enum chaos_kind kind);
@@ -217,7 +223,8 @@ struct chaos_fault {
     uint64_t began_ns; /* it happened */
     uint64_t due_ns;   /* of the next step, if that is by time */
     uint64_t from_ns;  /* recovery counts from here */
-    uint64_t recovered_ns;      /* a worker's: its device has gone on; 0: not yet */
+    uint64_t
+        recovered_ns; /* a worker's: its device has gone on; a transfer's: its bytes are there; 0: not yet */
     uint32_t incarnation;       /* a worker's: which one it meets */
     struct store_phases phases; /* of its successor, if `phased` */
     bool phased;
@@ -265,6 +272,7 @@ struct chaos_progress {
 
 struct chaos {
     struct chaos_cluster cluster;
+    struct chaos_hosts hosts; /* if a transfer may be broken */
     struct chaos_tally tally;
     struct chaos_progress progress;
     uint64_t seed, random;

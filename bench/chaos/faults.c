@@ -1,4 +1,5 @@
 /* Faults: which kinds there are, when one may be, and how it begins. A fault is begun here and looked at every millisecond in mend.c. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #define FILL_MIN_BYTES (UINT64_C(8) << 20)
 #define SLOW_CPU_MS    1000                  /* of kinds without a target */
 #define SLOW_GPU_MS    3000                  /* a host is there again after 2.6 s */
+#define SLOW_STALL_MS  5000                  /* it has a deadline of more than 1 s first */
 #define SPILL_BYTES    (UINT64_C(128) << 20) /* what cluster.c gives: memory and files */
 
 /* ------------------------------------------------------------------------------------------------ kinds */
@@ -28,21 +30,24 @@ static const struct {
     bool on_device;      /* the device's worker ends */
     bool counts;         /* and the store counts that against it */
 } kinds[CHAOS_KINDS] = {
-    [CHAOS_WORKER_KILL]  = {"worker-kill", {200, 1500}, CHAOS_COST_BEGUN, true, true},
-    [CHAOS_WORKER_STOP]  = {"worker-stop", {200, 1500}, CHAOS_COST_BEGUN, true, true},
-    [CHAOS_ILLEGAL]      = {"illegal", {200, 1500}, CHAOS_COST_BEGUN, true, true},
-    [CHAOS_ENDLESS]      = {"endless", {200, 1500}, CHAOS_COST_BEGUN, true, false},
-    [CHAOS_STORE_KILL]   = {"store-kill", {0, 0}, CHAOS_COST_BEGUN, false, false},
-    [CHAOS_HOST_KILL]    = {"host-kill", {0, 0}, CHAOS_COST_HOST, false, false},
-    [CHAOS_HEAD_KILL]    = {"head-kill", {2000, 2000}, -1, false, false},
-    [CHAOS_HEAD_STOP]    = {"head-stop", {2000, 2000}, -1, false, false},
-    [CHAOS_JOURNAL_KILL] = {"journal-kill", {0, 0}, -1, false, false},
-    [CHAOS_CLIENT_KILL]  = {"client-kill", {0, 0}, -1, false, false},
-    [CHAOS_CLIENT_STOP]  = {"client-stop", {0, 0}, -1, false, false},
-    [CHAOS_FILL]         = {"fill", {0, 0}, CHAOS_COST_ROOM, false, false},
-    [CHAOS_PARTITION]    = {"partition", {0, 0}, -1, false, false},
-    [CHAOS_HOLD]         = {"hold", {0, 0}, -1, false, false},
-    [CHAOS_NOTHING]      = {"nothing", {0, 0}, -1, false, false},
+    [CHAOS_WORKER_KILL]    = {"worker-kill", {200, 1500}, CHAOS_COST_BEGUN, true, true},
+    [CHAOS_WORKER_STOP]    = {"worker-stop", {200, 1500}, CHAOS_COST_BEGUN, true, true},
+    [CHAOS_ILLEGAL]        = {"illegal", {200, 1500}, CHAOS_COST_BEGUN, true, true},
+    [CHAOS_ENDLESS]        = {"endless", {200, 1500}, CHAOS_COST_BEGUN, true, false},
+    [CHAOS_STORE_KILL]     = {"store-kill", {0, 0}, CHAOS_COST_BEGUN, false, false},
+    [CHAOS_HOST_KILL]      = {"host-kill", {0, 0}, CHAOS_COST_HOST, false, false},
+    [CHAOS_HEAD_KILL]      = {"head-kill", {2000, 2000}, -1, false, false},
+    [CHAOS_HEAD_STOP]      = {"head-stop", {2000, 2000}, -1, false, false},
+    [CHAOS_JOURNAL_KILL]   = {"journal-kill", {0, 0}, -1, false, false},
+    [CHAOS_CLIENT_KILL]    = {"client-kill", {0, 0}, -1, false, false},
+    [CHAOS_CLIENT_STOP]    = {"client-stop", {0, 0}, -1, false, false},
+    [CHAOS_FILL]           = {"fill", {0, 0}, CHAOS_COST_ROOM, false, false},
+    [CHAOS_PARTITION]      = {"partition", {0, 0}, -1, false, false},
+    [CHAOS_HOLD]           = {"hold", {0, 0}, -1, false, false},
+    [CHAOS_TRANSFER_STALL] = {"transfer-stall", {0, 0}, -1, false, false},
+    [CHAOS_TRANSFER_CUT]   = {"transfer-cut", {0, 0}, -1, false, false},
+    [CHAOS_TRANSFER]       = {"transfer", {0, 0}, -1, false, false},
+    [CHAOS_NOTHING]        = {"nothing", {0, 0}, -1, false, false},
 };
 
 const char *chaos_kind_name(enum chaos_kind kind)
@@ -64,7 +69,10 @@ double chaos_kind_slow(enum chaos_kind kind, bool gpu)
 {
     double target = chaos_kind_target(kind, gpu);
 
-    return target > 0 ? target : gpu ? SLOW_GPU_MS : SLOW_CPU_MS;
+    return target > 0                     ? target
+           : kind == CHAOS_TRANSFER_STALL ? SLOW_STALL_MS
+           : gpu                          ? SLOW_GPU_MS
+                                          : SLOW_CPU_MS;
 }
 
 /* ------------------------------------------------------------------------------------------------ may it be? */
@@ -178,6 +186,12 @@ bool chaos_fault_may(struct chaos *chaos, enum chaos_kind kind,
     case CHAOS_PARTITION:
     case CHAOS_HOLD:
         return !with(others, count, CHAOS_PARTITION) && !with(others, count, CHAOS_HOLD);
+    case CHAOS_TRANSFER_STALL:
+    case CHAOS_TRANSFER_CUT:
+    case CHAOS_TRANSFER:
+        return !with(others, count, CHAOS_TRANSFER_STALL) &&
+               !with(others, count, CHAOS_TRANSFER_CUT) &&
+               !with(others, count, CHAOS_TRANSFER) && chaos_hosts_find(&chaos->hosts);
     case CHAOS_CLIENT_KILL:
     case CHAOS_CLIENT_STOP:
         return draw_client(chaos, others, count, &out_fault->device);
@@ -339,6 +353,14 @@ void chaos_fault_begin(struct chaos *chaos, struct chaos_fault *fault)
         break;
     case CHAOS_NOTHING:
         chaos_probe(chaos, fault, PLASMON_ANYWHERE);
+        break;
+    case CHAOS_TRANSFER_STALL:
+    case CHAOS_TRANSFER_CUT:
+    case CHAOS_TRANSFER:
+        if (fault->kind != CHAOS_TRANSFER && !chaos_hosts_silence(&chaos->hosts)) {
+            bench_die("no filter for a connection: %s", strerror(errno));
+        }
+        chaos_hosts_move(&chaos->hosts);
         break;
     case CHAOS_PARTITION:
     case CHAOS_HOLD:

@@ -154,6 +154,33 @@ static enum chaos_turn process_step(struct chaos *chaos, struct chaos_fault *fau
     return CHAOS_GOES_ON;
 }
 
+/* It counts from when bytes are under way; where the connection is to be cut, that is done then. */
+static enum chaos_turn transfer_step(struct chaos *chaos, struct chaos_fault *fault)
+{
+    struct chaos_hosts *hosts = &chaos->hosts;
+    char why[CHAOS_HOSTS_WHY_MAX];
+    bool over;
+
+    if (fault->step == 0 && chaos_hosts_owed(hosts) > 0) {
+        if (fault->kind == CHAOS_TRANSFER_CUT) {
+            chaos_hosts_cut(hosts);
+        }
+        fault->step    = 1;
+        fault->from_ns = pl_now_ns();
+        chaos_mark(fault, "bytes are under way");
+    }
+    if (!chaos_hosts_look(hosts, &fault->recovered_ns, &over, why)) {
+        return chaos_wrong(chaos, fault, "a transfer that was broken", why);
+    }
+    if (over && fault->step == 0) {
+        fault->alone = false; /* no sample */
+        chaos_say(&chaos->cluster,
+                  "%s: its bytes were there before they were seen under way",
+                  chaos_kind_name(fault->kind));
+    }
+    return over ? CHAOS_MENDED : CHAOS_GOES_ON;
+}
+
 static enum chaos_turn step(struct chaos *chaos, struct chaos_fault *fault)
 {
     switch (fault->kind) {
@@ -170,6 +197,10 @@ static enum chaos_turn step(struct chaos *chaos, struct chaos_fault *fault)
         return client_step(chaos, fault);
     case CHAOS_FILL:
         return fill_step(chaos, fault);
+    case CHAOS_TRANSFER_STALL:
+    case CHAOS_TRANSFER_CUT:
+    case CHAOS_TRANSFER:
+        return transfer_step(chaos, fault);
     default:
         return process_step(chaos, fault);
     }

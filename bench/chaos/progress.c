@@ -66,6 +66,10 @@ static const char *waits_for(const struct chaos_fault *fault)
         return fault->step == 0 ? "objects that fill the device" : "a small task";
     case CHAOS_HOST_KILL:
         return fault->step < 2 ? "the devices of the next store" : "a small task";
+    case CHAOS_TRANSFER_STALL:
+    case CHAOS_TRANSFER_CUT:
+    case CHAOS_TRANSFER:
+        return fault->step == 0 ? "bytes under way" : "an object of the other host";
     case CHAOS_ILLEGAL:
     case CHAOS_ENDLESS:
         if (fault->step == 0) {

@@ -65,7 +65,7 @@ static void print_kind(const struct chaos *chaos, enum chaos_kind kind)
     char target[32] = "-", times[48] = "-";
 
     if (chaos->without[kind] != NULL) {
-        printf("  %-13s left out: %s\n", chaos_kind_name(kind), chaos->without[kind]);
+        printf("  %-14s left out: %s\n", chaos_kind_name(kind), chaos->without[kind]);
         return;
     }
     if ((chaos->kinds >> kind & 1) == 0) {
@@ -80,7 +80,7 @@ static void print_kind(const struct chaos *chaos, enum chaos_kind kind)
     if (recovery.count > 0) {
         (void)snprintf(times, sizeof(times), "%10.1f %10.1f", recovery.p50, recovery.p99);
     }
-    printf("  %-13s %8llu %8llu %21s   %s\n", chaos_kind_name(kind),
+    printf("  %-14s %8llu %8llu %21s   %s\n", chaos_kind_name(kind),
            (unsigned long long)chaos->tally.injected[kind],
            (unsigned long long)chaos->tally.survived[kind], times, target);
 }
@@ -102,7 +102,7 @@ void chaos_report_print(const struct chaos *chaos)
                                         : "no journal",
         seconds_of(chaos), (unsigned long long)chaos->seed);
     pl_str_finish(&machine);
-    printf("  %-13s %8s %8s %10s %10s   %s\n", "fault", "injected", "survived", "p50 ms",
+    printf("  %-14s %8s %8s %10s %10s   %s\n", "fault", "injected", "survived", "p50 ms",
            "p99 ms", "target of p50, ms");
     for (uint32_t i = 0; i < CHAOS_KINDS; i++) {
         print_kind(chaos, (enum chaos_kind)i);
