@@ -292,6 +292,9 @@ static plasmon_status_t resolve(struct head_core *core, struct head_client *clie
         plasmon_status_t one = head_arg_resolve(core, client, task->args[i], &args[i],
                                                 status == PLASMON_OK ? err : NULL);
 
+        if (one != PLASMON_OK) {
+            args[i].array = NULL; /* not its own, or gone: there is nothing to fail */
+        }
         status = status == PLASMON_OK ? one : status;
     }
     return status;

@@ -407,4 +407,19 @@ TEST(what_cannot_be_is_refused_and_its_results_exist)
     end();
 }
 
+TEST(a_result_whose_ref_is_in_use_is_refused_and_the_others_exist)
+{
+    uint64_t elements = 10;
+
+    begin();
+    make_members(DEVICES, elements);
+    core_submit(core, session, 102, 0, 0, &elements, 1); /* it makes ref 202 */
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, DEVICES, DEVICES, elements,
+               NULL);
+    ASSERT_STATUS(failure_of(201), PLASMON_EEXIST);
+    ASSERT_STATUS(failure_of(202), PLASMON_OK);
+    ASSERT_STATUS(failure_of(203), PLASMON_EEXIST);
+    end();
+}
+
 TEST_MAIN()
