@@ -108,6 +108,22 @@ static bool on_device(const struct chaos_fault *others, uint32_t count, uint32_t
     return false;
 }
 
+/*
+ * Somebody must be left who has the host's memory: a host whose store and workers died is lost, which is what host-kill is for. So while the store
+ * is down the worker of one device at least is left alone.
+ */
+static bool worker_is_left(const struct chaos *chaos, const struct chaos_fault *others,
+                           uint32_t count, uint32_t more)
+{
+    uint32_t hit = more;
+
+    for (uint32_t i = 0; i < count; i++) {
+        hit +=
+            others[i].active && kinds[others[i].kind].on_device; /* at most one on each */
+    }
+    return hit < chaos->cluster.devices;
+}
+
 /* Of the device's worker, in so long a time before now. */
 static uint32_t recent_deaths(const struct chaos *chaos, uint32_t device,
                               uint64_t within_ns)
@@ -199,11 +215,13 @@ bool chaos_fault_may(struct chaos *chaos, enum chaos_kind kind,
         out_fault->device = (uint32_t)chaos_draw(chaos, chaos->cluster.devices);
         return true;
     case CHAOS_STORE_KILL:
-        return true;
+        return worker_is_left(chaos, others, count, 0);
     case CHAOS_NOTHING:
         return !any(others, count);
     default:
-        return draw_device(chaos, kind, others, count, &out_fault->device);
+        return (!with(others, count, CHAOS_STORE_KILL) ||
+                worker_is_left(chaos, others, count, 1)) &&
+               draw_device(chaos, kind, others, count, &out_fault->device);
     }
 }
 

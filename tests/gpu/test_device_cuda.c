@@ -366,7 +366,7 @@ TEST_ALONE(an_illegal_access_is_found_by_health_without_waiting_and_stays)
     contract_close(&c); /* must not crash or hang on a lost context */
 }
 
-TEST(a_read_only_mapping_is_not_written)
+TEST_ALONE(a_read_only_mapping_is_not_written) /* its context is lost */
 {
     struct device_ptr readonly;
     struct pl_err err = {.status = PLASMON_OK};
