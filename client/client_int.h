@@ -166,6 +166,10 @@ enum client_status_what {
 plasmon_status_t client_status(struct plasmon_client *client, enum client_status_what what,
                                struct wire_arena *arena,
                                Plasmon__V1__StatusReply **out_reply) PL_MUST_CHECK;
+/* With who holds the memory: those with this in their name, their client's label, or that of what they show; "": all. */
+plasmon_status_t client_status_memory(struct plasmon_client *client, const char *label,
+                                      struct wire_arena *arena,
+                                      Plasmon__V1__StatusReply **out_reply) PL_MUST_CHECK;
 /* How a public call begins that makes a text of the head's status: client_status(), after the check of its arguments. */
 plasmon_status_t client_text_ask(struct plasmon_client *client,
                                  enum client_status_what what, char **out_text,

@@ -63,8 +63,8 @@ plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
 }
 
 static plasmon_status_t ask_status(struct plasmon_client *client,
-                                   enum client_status_what what, uint32_t timeout_ms,
-                                   struct wire_arena *arena,
+                                   enum client_status_what what, const char *label,
+                                   uint32_t timeout_ms, struct wire_arena *arena,
                                    Plasmon__V1__StatusReply **out_reply)
 {
     Plasmon__V1__StatusRequest request = PLASMON__V1__STATUS_REQUEST__INIT;
@@ -77,6 +77,7 @@ static plasmon_status_t ask_status(struct plasmon_client *client,
     request.no_holders = what != CLIENT_STATUS_MEMORY;
     request.waits      = what == CLIENT_STATUS_WAITS;
     request.host       = client->host;
+    request.label      = (char *)(uintptr_t)label;
     status = unary(client, STATUS_PATH, &request.base, timeout_ms, &bytes, &length);
     if (status != PLASMON_OK) {
         return status;
@@ -97,7 +98,15 @@ plasmon_status_t client_status(struct plasmon_client *client, enum client_status
                                struct wire_arena *arena,
                                Plasmon__V1__StatusReply **out_reply)
 {
-    return ask_status(client, what, client->unary_ms, arena, out_reply);
+    return ask_status(client, what, "", client->unary_ms, arena, out_reply);
+}
+
+plasmon_status_t client_status_memory(struct plasmon_client *client, const char *label,
+                                      struct wire_arena *arena,
+                                      Plasmon__V1__StatusReply **out_reply)
+{
+    return ask_status(client, CLIENT_STATUS_MEMORY, label, client->unary_ms, arena,
+                      out_reply);
 }
 
 plasmon_status_t client_refresh_devices(struct plasmon_client *client, uint32_t timeout_ms)
@@ -105,7 +114,7 @@ plasmon_status_t client_refresh_devices(struct plasmon_client *client, uint32_t 
     Plasmon__V1__StatusReply *reply;
     struct wire_arena arena;
     plasmon_status_t status =
-        ask_status(client, CLIENT_STATUS_PLAIN, timeout_ms, &arena, &reply);
+        ask_status(client, CLIENT_STATUS_PLAIN, "", timeout_ms, &arena, &reply);
 
     if (status != PLASMON_OK) {
         return status;

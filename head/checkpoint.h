@@ -48,7 +48,11 @@ const char *head_core_unquiet(struct head_core *core);
 bool head_core_may_end(struct head_core *core);
 
 /* ---- checkpoint_save.c */
-enum { HEAD_SECTION_END = 0x5a }; /* the last number of all */
+enum {
+    HEAD_SECTION_LABELS =
+        0x4c, /* before the last one, if any tile has a label: a checkpoint of before there were labels is one without */
+    HEAD_SECTION_END = 0x5a /* the last number of all */
+};
 void head_core_save(struct head_core *core, struct head_bytes *out);
 
 /* ---- checkpoint_load.c */

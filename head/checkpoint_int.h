@@ -8,6 +8,7 @@
  *   checkpoint_spill.c    hosts, and what lies in their memory and files
  *   checkpoint_lineage.c  records of calls
  *   checkpoint_graphs.c   recorded graphs and their plans
+ *   checkpoint_labels.c   labels of tiles
  *   checkpoint_bytes.c    numbers, texts, boxes
  *
  *   checkpoint_functions.c  functions that clients define
@@ -83,6 +84,11 @@ void head_spill_load(struct head_loading *loading);
 /* ---- checkpoint_graphs.c */
 void head_graphs_save(struct head_saving *saving, const struct head_client *client);
 void head_graphs_load(struct head_loading *loading, struct head_client *client);
+
+/* ---- checkpoint_labels.c */
+void head_labels_save(struct head_saving *saving); /* all tiles have their numbers */
+/* If they come next. The section that comes then. */
+uint64_t head_labels_load(struct head_loading *loading);
 
 /* ---- checkpoint_lineage.c */
 void head_lineage_number(struct head_saving *saving); /* the tiles that records read */

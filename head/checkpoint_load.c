@@ -641,8 +641,8 @@ plasmon_status_t head_core_load(struct head_core *core, struct head_reader *in,
     head_pairs_load(core, in);
     head_teams_load(core, in);
     head_rates_load(core, in);
-    in->bad |=
-        head_load_number(in) != HEAD_SECTION_END || (!in->bad && !makes_sense(&loading));
+    in->bad |= head_labels_load(&loading) != HEAD_SECTION_END ||
+               (!in->bad && !makes_sense(&loading));
     let_go(&loading);
     head_functions_settle(core);
     return in->bad ? pl_err_set(err, PLASMON_EMALFORMED,

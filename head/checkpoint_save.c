@@ -1,6 +1,6 @@
 /*
  * Saving the core. Sections: counters, namespaces, functions, devices with their buffers, hosts with theirs, sessions, names, arrays, their shadows, tiles, records,
- * pairs, teams, rates. Each section is followed by those of what it numbers.
+ * pairs, teams, rates, labels of tiles. Each section is followed by those of what it numbers.
  */
 #include "head/checkpoint_int.h"
 
@@ -342,6 +342,7 @@ void head_core_save(struct head_core *core, struct head_bytes *out)
     head_pairs_save(core, out);
     head_teams_save(core, out);
     head_rates_save(core, out);
+    head_labels_save(&saving);
     save_number(&saving, HEAD_SECTION_END);
     numbering_finish(&saving.buffers);
     numbering_finish(&saving.tiles);

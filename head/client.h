@@ -118,14 +118,18 @@ plasmon_status_t head_host_get(struct head_core *core, struct head_client *clien
                                const Plasmon__V1__Task *task, struct pl_err *err);
 
 /* ---- put.c, read.c, wait.c */
-/*
- * A new array under the client's name for it, with one buffer, in which nothing is yet. host: as in head_want. *out_tile is the caller's. Not
- * OK: the ref may exist all the same, failed.
- */
+/* What is put, all but its bytes. */
+struct head_put {
+    uint64_t ref; /* the client's name for it */
+    struct pl_shape shape;
+    uint32_t place;   /* as in head_place() */
+    const char *host; /* as in head_want */
+    bool donatable;
+    const char *label;
+};
+/* A new array with one buffer, in which nothing is yet. *out_tile is the caller's. Not OK: the ref may exist all the same, failed. */
 plasmon_status_t head_put_array(struct head_core *core, struct head_client *client,
-                                uint64_t ref, const struct pl_shape *shape, uint32_t place,
-                                const char *host, bool donatable,
-                                struct head_buffer **out_buffer,
+                                const struct head_put *put, struct head_buffer **out_buffer,
                                 struct head_tile **out_tile, struct head_array **out_array,
                                 struct pl_err *err);
 /* The elements that a view shows, copied into an array of their own (on a device of the hint, as in head_place()). NULL: *out_failure. */

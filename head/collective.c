@@ -312,7 +312,8 @@ plasmon_status_t head_collective(struct head_core *core, struct head_client *cli
                                        .group     = head_group_create(core, client, task->id),
                                        .op        = task->collective->op,
                                        .out_count = (uint32_t)task->collective->n_place};
-    struct head_run outs = {.client = client, .args = args, .arg_count = task->n_args};
+    struct head_run outs            = {
+                   .client = client, .label = task->label, .args = args, .arg_count = task->n_args};
     plasmon_status_t status;
 
     c.group->whole = true;

@@ -183,6 +183,7 @@ void collective_makes(struct collective *c, struct head_task *task,
     struct head_tile *tile = head_tile_create(c->core, box);
 
     tile->cut = HEAD_CUT_COLLECTIVE;
+    head_tile_label_set(c->core, tile, c->task->label);
     head_instance_add(c->core, tile, buffer, box);
     head_task_makes(c->core, task, tile);
     head_array_set(c->core, array, box, tile);

@@ -171,6 +171,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     pl_map_init(&core->lookahead.unborn);
     pl_list_init(&core->shadows);
     head_lineage_init(core);
+    head_labels_init(core);
     *out_core = core;
     return PLASMON_OK;
 }
@@ -202,6 +203,7 @@ void head_core_destroy(struct head_core *core)
         head_device_destroy(head_device_at(core, i));
     }
     head_lineage_finish(core);
+    head_labels_finish(core);
     head_functions_destroy(core);
     head_spaces_finish(core);
     head_spill_hosts_finish(core);

@@ -292,7 +292,9 @@ plasmon_status_t head_core_status_pairs(struct head_core *core, struct wire_aren
  * its checkpoint.
  */
 struct head_holders;
-plasmon_status_t head_holders_create(struct head_holders **out_holders) PL_MUST_CHECK;
+/* label: only of those with this in their name, their client's label, or that of what they show; "": of all. */
+plasmon_status_t head_holders_create(const char *label,
+                                     struct head_holders **out_holders) PL_MUST_CHECK;
 void head_holders_destroy(struct head_holders *holders);
 /* At about `looks` things. false: it has looked at everything. */
 bool head_core_holders_look(const struct head_core *core, struct head_holders *holders,

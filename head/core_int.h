@@ -4,6 +4,7 @@
  *   object.h    what exists, and where
  *     object.c    buffers, instances, tiles, fragments, arrays
  *     hazard.c    uses of buffers, and the edges that follow from them
+ *     label.c     labels of values, for people
  *     move.c      bringing a box to a device: common buffer, replica, gather, host route; move_source.c from where, move_launch.c by which launches
  *   device.h    devices and their workers
  *     device.c    slots, launch numbers, windows, outboxes, starvation
@@ -64,6 +65,7 @@
 
 #include "head/client.h"
 #include "head/device.h"
+#include "head/label.h"
 #include "head/lineage.h"
 #include "head/comm.h"
 #include "head/pair.h"
@@ -164,7 +166,8 @@ struct head_core {
     uint64_t pair_uses;  /* of teams, too */
     struct pl_map teams; /* number -> head_team */
     struct head_lineage lineage;
-    struct pl_list shadows; /* head_shadow.link */
+    struct head_labels labels; /* of tiles */
+    struct pl_list shadows;    /* head_shadow.link */
 };
 
 /* ---- drain.c */

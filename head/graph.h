@@ -47,6 +47,7 @@ struct graph_slot {
     uint64_t offset;
 };
 #define GRAPH_STEP_NONE UINT32_MAX
+#define GRAPH_TASK_NONE UINT32_MAX
 #define GRAPH_STEPS     (UINT32_MAX - 1)
 
 struct graph_arg {
@@ -90,6 +91,8 @@ struct graph_operand {
     uint32_t slot;
     uint32_t mode; /* of all that the segment does with it */
     bool common;   /* of a component: each of its segment's reads this box */
+    uint32_t
+        writer; /* task that writes of it last: what it makes has its label; GRAPH_TASK_NONE: none does */
     struct pl_box hull;
 };
 

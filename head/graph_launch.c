@@ -198,6 +198,7 @@ static void start_segment(struct start_graph *start, const struct head_segment *
     struct head_arg *args = args_room(count);
     struct head_run run   = {
           .label         = "graph",
+          .labels_apart  = true,
           .args          = args,
           .arg_count     = count,
           .place         = segment->device->index + 1,
@@ -217,6 +218,9 @@ static void start_segment(struct start_graph *start, const struct head_segment *
         args[i].view  = pl_view_of_box(&operand->hull);
         args[i].hull  = operand->hull;
         args[i].dtype = graph_slot_at(start->graph, operand->slot)->shape.dtype;
+        if (operand->writer != GRAPH_TASK_NONE) {
+            args[i].label = graph_task_at(start->graph, operand->writer)->run.label;
+        }
     }
     run_or_fail(start, &run);
 }

@@ -31,6 +31,7 @@ struct cover {
     struct pl_vec open; /* struct pl_box: not written in the segment so far */
     bool written;
     bool needs_old;
+    uint32_t writer; /* the last task that writes of it; GRAPH_TASK_NONE */
     uint32_t operand;
 };
 
@@ -109,7 +110,8 @@ static void cover_add(struct pl_vec *covers, const struct pl_box *box)
     }
     place = pl_vec_push(covers);
     PL_CHECK(place != NULL);
-    *place = (struct cover){.hull = hull, .open = PL_VEC_INIT(struct pl_box)};
+    *place = (struct cover){
+        .hull = hull, .open = PL_VEC_INIT(struct pl_box), .writer = GRAPH_TASK_NONE};
 }
 
 static struct cover *cover_find(struct builder *builder, const struct graph_arg *arg)
@@ -167,11 +169,14 @@ static void open_take(struct cover *cover, const struct pl_box *box)
     }
 }
 
-static void cover_use(struct cover *cover, const struct graph_arg *arg)
+static void cover_use(struct cover *cover, const struct graph_arg *arg, uint32_t task)
 {
     bool overwrites = arg->mode == PLASMON__V1__MODE__MODE_OUT && pl_view_dense(&arg->view);
 
-    cover->written |= graph_writes(arg->mode);
+    if (graph_writes(arg->mode)) {
+        cover->written = true;
+        cover->writer  = task;
+    }
     if (overwrites) {
         open_take(cover, &arg->hull);
     } else {
@@ -217,6 +222,8 @@ static bool covers_join(struct cover *cover, const struct cover *other, uint64_t
         return false;
     }
     cover->hull = hull;
+    cover->writer =
+        (uint32_t)pl_max_u64(cover->writer, other->writer); /* both are written */
     return true;
 }
 
@@ -265,7 +272,8 @@ static void operands_build(struct builder *builder)
 
         for (uint32_t i = 0; i < task->arg_count; i++) {
             if (!is_local(builder, task->args[i].slot)) {
-                cover_use(cover_find(builder, &task->args[i]), &task->args[i]);
+                cover_use(cover_find(builder, &task->args[i]), &task->args[i],
+                          *(uint32_t *)pl_vec_at(&builder->segment->tasks, n));
             }
         }
     }
@@ -281,8 +289,10 @@ static void operands_build(struct builder *builder)
 
             PL_CHECK(place != NULL);
             cover->operand = (uint32_t)builder->segment->operands.count - 1;
-            *place         = (struct graph_operand){
-                        .slot = slot, .mode = cover_mode(cover), .hull = cover->hull};
+            *place         = (struct graph_operand){.slot   = slot,
+                                                    .mode   = cover_mode(cover),
+                                                    .hull   = cover->hull,
+                                                    .writer = cover->writer};
         }
     }
 }

@@ -53,13 +53,15 @@ plasmon_status_t head_host_put(struct head_core *core, struct head_client *clien
     struct head_array *array;
     struct head_operand operand;
     struct head_launch launch;
-    struct pl_shape shape;
-    plasmon_status_t status = wire_shape_get(task->args[0]->shape, &shape, err);
+    struct head_put put     = {.ref       = task->args[0]->ref,
+                               .place     = task->place,
+                               .host      = client->host,
+                               .donatable = task->put_donatable,
+                               .label     = task->label};
+    plasmon_status_t status = wire_shape_get(task->args[0]->shape, &put.shape, err);
 
     if (status == PLASMON_OK) {
-        status =
-            head_put_array(core, client, task->args[0]->ref, &shape, task->place,
-                           client->host, task->put_donatable, &buffer, &tile, &array, err);
+        status = head_put_array(core, client, &put, &buffer, &tile, &array, err);
     }
     if (status != PLASMON_OK) {
         return status;

@@ -53,6 +53,7 @@ static plasmon_status_t outputs_create(struct head_core *core, struct head_clien
         array         = head_array_create(core, client->space, &shape);
         tile          = head_tile_create(core, &array->extent);
         tile->failure = failure;
+        head_tile_label_set(core, tile, task->label);
         head_array_set(core, array, &array->extent, tile);
         head_tile_release(core, tile);
         status = head_client_ref_add(core, client, arg->ref, array, NULL, err);

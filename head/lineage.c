@@ -92,7 +92,7 @@ static void descriptor_free(struct head_core *core, struct head_tile *tile)
     PL_CHECK(pl_list_empty(&tile->instances) && pl_list_empty(&tile->fragments));
     detach(core, tile);
     head_failure_release(tile->failure);
-    head_tile_free(tile);
+    head_tile_free(core, tile);
 }
 
 void head_tile_unkeep(struct head_core *core, struct head_tile *tile)

@@ -14,14 +14,15 @@
 #include <string.h>
 
 enum {
-    ROWS_MAX    = 512,
-    ROWS_OVER   = 64,    /* refs come by homes of a map: a few at a time */
-    LOOKS       = 16384, /* about a millisecond */
-    PARTS_MAX   = 1024,  /* of one object that are looked at */
-    PLACES_MAX  = 16,    /* of one object that are told */
-    WRITERS_MAX = 64,    /* of one buffer that are looked at */
-    DECODE_UNIT = 64,    /* bytes of a launch that are one look */
-    TEXT_MAX    = 255,   /* of a failure */
+    ROWS_MAX     = 512,
+    ROWS_OVER    = 64,    /* refs come by homes of a map: a few at a time */
+    LOOKS        = 16384, /* about a millisecond */
+    PARTS_MAX    = 1024,  /* of one object that are looked at */
+    PARTS_A_LOOK = 8,     /* whose labels alone are looked at */
+    PLACES_MAX   = 16,    /* of one object that are told */
+    WRITERS_MAX  = 64,    /* of one buffer that are looked at */
+    DECODE_UNIT  = 64,    /* bytes of a launch that are one look */
+    TEXT_MAX     = 255,   /* of a failure */
 };
 
 struct page {
@@ -292,9 +293,10 @@ static uint32_t part_places(struct page *page, Plasmon__V1__ObjectRow *row,
     return looked;
 }
 
-/* Places, and what they are in. A view with steps counts with what lies between its elements. */
+/* Places, what they are in, and labels. A view with steps counts with what lies between its elements. */
 static void array_look(struct page *page, Plasmon__V1__ObjectRow *row,
-                       const struct head_array *array, const struct pl_box *hull)
+                       const struct head_array *array, const struct pl_box *hull,
+                       struct head_labels_seen *seen)
 {
     uint32_t element_bytes = pl_dtype_bytes(array->shape.dtype), looked = 0;
     struct pl_list *pos;
@@ -314,12 +316,17 @@ static void array_look(struct page *page, Plasmon__V1__ObjectRow *row,
         looked++;
         if (pl_box_intersection(&fragment->box, hull, &box)) {
             tile_state(page, row, fragment->tile);
+            head_labels_see(seen, fragment->tile,
+                            (uint64_t)pl_box_elements(&box) * element_bytes);
             looked += part_places(page, row, fragment, &box, element_bytes);
         }
     }
     for (size_t i = 0; i < array->partials.count && i < PARTS_MAX; i++) {
-        tile_state(page, row,
-                   ((struct head_partial *)pl_vec_at(&array->partials, i))->tile);
+        const struct head_partial *partial = pl_vec_at(&array->partials, i);
+
+        tile_state(page, row, partial->tile);
+        head_labels_see(seen, partial->tile,
+                        (uint64_t)pl_box_elements(&partial->box) * element_bytes);
         looked++;
     }
     page->looks -= looked;
@@ -354,6 +361,33 @@ static bool place_wanted(const struct page *page, const Plasmon__V1__ObjectRow *
     return wanted && (page->request->state == 0 || row->state == page->request->state - 1);
 }
 
+/* Has any part of it such a label? */
+static bool value_wanted(struct page *page, const struct head_array *array,
+                         const struct pl_box *hull)
+{
+    struct head_labels_seen seen = {.core = page->core, .wanted = page->request->label};
+    uint32_t looked              = 0;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        if (looked++ == PARTS_MAX) {
+            break;
+        }
+        if (pl_box_intersects(&fragment->box, hull)) {
+            head_labels_see(&seen, fragment->tile, 1);
+        }
+    }
+    for (size_t i = 0; i < array->partials.count && i < PARTS_MAX; i++, looked++) {
+        head_labels_see(&seen,
+                        ((struct head_partial *)pl_vec_at(&array->partials, i))->tile, 1);
+    }
+    page->looks -= looked / PARTS_A_LOOK;
+    return seen.found;
+}
+
 /* `ref` shows it to the client of the page, or under the name. */
 static void object_look(struct page *page, const struct head_ref *ref, uint64_t id,
                         const char *label, const char *name_space)
@@ -361,11 +395,14 @@ static void object_look(struct page *page, const struct head_ref *ref, uint64_t 
     const struct head_array *array = ref->array;
     struct pl_shape shape =
         ref->based ? pl_view_shape(&ref->base, array->shape.dtype) : array->shape;
-    struct pl_box hull = ref->based ? pl_view_hull(&ref->base) : array->extent;
+    struct pl_box hull           = ref->based ? pl_view_hull(&ref->base) : array->extent;
+    struct head_labels_seen seen = {.core = page->core};
     Plasmon__V1__ObjectRow *row;
+    bool more;
 
     page->looks--;
-    if (page->status != PLASMON_OK || pl_shape_bytes(&shape) < page->request->bytes_min) {
+    if (page->status != PLASMON_OK || pl_shape_bytes(&shape) < page->request->bytes_min ||
+        !(label_wanted(page, label, NULL) || value_wanted(page, array, &hull))) {
         return;
     }
     row = wire_arena_alloc(page->arena, sizeof(*row));
@@ -386,7 +423,9 @@ static void object_look(struct page *page, const struct head_ref *ref, uint64_t 
         page->status = PLASMON_ENOMEM;
         return;
     }
-    array_look(page, row, array, &hull);
+    array_look(page, row, array, &hull, &seen);
+    row->value_label = lent(head_labels_most(&seen, &more));
+    row->more_labels = more;
     if (place_wanted(page, row) && page->out->n_objects < ROWS_MAX + ROWS_OVER) {
         page->out->objects[page->out->n_objects++] = row;
     }
@@ -403,8 +442,7 @@ static bool client_wanted(const struct page *page, const struct head_client *cli
 {
     return client->id >= (page->request->from != NULL ? page->request->from->a : 0) &&
            (page->request->client == 0 || page->request->client == client->id) &&
-           (page->only == NULL || strcmp(client->space->name, page->only) == 0) &&
-           label_wanted(page, client->label, NULL);
+           (page->only == NULL || strcmp(client->space->name, page->only) == 0);
 }
 
 static int compare_clients(const void *a, const void *b)
@@ -463,8 +501,7 @@ static void names_look(struct page *page, uint64_t first)
             return;
         }
         page->looks--;
-        if (label_wanted(page, text, NULL) &&
-            (page->only == NULL || strcmp(name->key, page->only) == 0)) {
+        if (page->only == NULL || strcmp(name->key, page->only) == 0) {
             object_look(page, &name->ref, 0, text, name->key);
         }
     }

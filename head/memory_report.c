@@ -24,7 +24,9 @@ struct holder {
     uint64_t bytes;
     uint32_t device;
     Plasmon__V1__MemoryState state;
+    bool more_labels;
     char label[WIRE_NAME_BYTES_MAX + 1];
+    char value_label[WIRE_LABEL_BYTES_MAX + 1];
     char node[WIRE_NAME_BYTES_MAX + 1];
 };
 
@@ -51,6 +53,10 @@ struct head_holders {
     /* Of the ref that is looked at. */
     uint64_t client;
     const char *label;
+    const char *value_label; /* of most of it; NULL: none */
+    bool more_labels;
+    /* Constant. */
+    char *wanted; /* in a label, or the name; "": all rows are */
 };
 
 Plasmon__V1__MemoryState head_buffer_state(const struct head_buffer *buffer)
@@ -63,7 +69,7 @@ Plasmon__V1__MemoryState head_buffer_state(const struct head_buffer *buffer)
                : PLASMON__V1__MEMORY_STATE__MEMORY_SPILLED;
 }
 
-plasmon_status_t head_holders_create(struct head_holders **out_holders)
+plasmon_status_t head_holders_create(const char *label, struct head_holders **out_holders)
 {
     struct head_holders *holders = PL_NEW(struct head_holders);
 
@@ -73,6 +79,7 @@ plasmon_status_t head_holders_create(struct head_holders **out_holders)
     holders->pending   = PL_VEC_INIT(uint64_t);
     holders->places    = PL_VEC_INIT(struct holder_place);
     holders->name_next = 1;
+    holders->wanted    = head_strdup(label);
     *out_holders       = holders;
     return PLASMON_OK;
 }
@@ -87,6 +94,7 @@ void head_holders_destroy(struct head_holders *holders)
     }
     pl_vec_finish(&holders->pending);
     pl_vec_finish(&holders->places);
+    pl_free(holders->wanted);
     pl_free(holders);
 }
 
@@ -127,11 +135,14 @@ static uint32_t row_rank(const struct head_holders *holders, const struct holder
     return low;
 }
 
-static void text_copy(char out[WIRE_NAME_BYTES_MAX + 1], const char *text)
+/* NULL: as "". */
+static void text_copy(char *out, size_t bytes_max, const char *text)
 {
-    size_t length = strnlen(text, WIRE_NAME_BYTES_MAX);
+    size_t length = text != NULL ? strnlen(text, bytes_max) : 0;
 
-    memcpy(out, text, length);
+    if (length > 0) {
+        memcpy(out, text, length);
+    }
     out[length] = '\0';
 }
 
@@ -146,13 +157,15 @@ static void row_add(struct head_holders *holders, uint64_t ref,
         place->bytes < holders->rows[HOLDERS_MAX - 1]->bytes) {
         return;
     }
-    row.client = holders->client;
-    row.ref    = ref;
-    row.bytes  = place->bytes;
-    row.device = place->device;
-    row.state  = place->state;
-    text_copy(row.label, holders->label);
-    text_copy(row.node, place->node);
+    row.client      = holders->client;
+    row.ref         = ref;
+    row.bytes       = place->bytes;
+    row.device      = place->device;
+    row.state       = place->state;
+    row.more_labels = holders->more_labels;
+    text_copy(row.label, WIRE_NAME_BYTES_MAX, holders->label);
+    text_copy(row.value_label, WIRE_LABEL_BYTES_MAX, holders->value_label);
+    text_copy(row.node, WIRE_NAME_BYTES_MAX, place->node);
     rank = row_rank(holders, &row);
     if (rank == HOLDERS_MAX) {
         return;
@@ -192,10 +205,18 @@ static struct holder_place *place_of(struct head_holders *holders,
     return place;
 }
 
-static void array_look(struct head_holders *holders, const struct head_array *array,
-                       uint64_t ref)
+/* Does the label of what is being looked at, its client's or its name have what is wanted? */
+static bool is_wanted(const struct head_holders *holders,
+                      const struct head_labels_seen *seen)
 {
-    uint64_t element = pl_dtype_bytes(array->shape.dtype);
+    return seen->found || strstr(holders->label, holders->wanted) != NULL;
+}
+
+static void array_look(const struct head_core *core, struct head_holders *holders,
+                       const struct head_array *array, uint64_t ref)
+{
+    struct head_labels_seen seen = {.core = core, .wanted = holders->wanted};
+    uint64_t element             = pl_dtype_bytes(array->shape.dtype);
     struct pl_list *pos, *it;
 
     pl_vec_clear(&holders->places);
@@ -204,6 +225,8 @@ static void array_look(struct head_holders *holders, const struct head_array *ar
         const struct head_fragment *fragment =
             pl_container_of(pos, struct head_fragment, array_link);
 
+        head_labels_see(&seen, fragment->tile,
+                        (uint64_t)pl_box_elements(&fragment->box) * element);
         pl_list_for_each(it, &fragment->tile->instances) {
             const struct head_instance *instance =
                 pl_container_of(it, struct head_instance, tile_link);
@@ -216,14 +239,22 @@ static void array_look(struct head_holders *holders, const struct head_array *ar
             }
         }
     }
-    for (size_t i = 0; i < holders->places.count; i++) {
+    holders->value_label = head_labels_most(&seen, &holders->more_labels);
+    for (size_t i = 0; is_wanted(holders, &seen) && i < holders->places.count; i++) {
         row_add(holders, ref, pl_vec_at(&holders->places, i));
     }
 }
 
+struct refs_look {
+    const struct head_core *core;
+    struct head_holders *holders;
+};
+
 static void ref_look(void *user, uint64_t id, void *value)
 {
-    array_look(user, ((const struct head_ref *)value)->array, id);
+    const struct refs_look *look = user;
+
+    array_look(look->core, look->holders, ((const struct head_ref *)value)->array, id);
 }
 
 static void session_note(void *user, uint64_t session, void *client)
@@ -259,6 +290,7 @@ static bool session_next(const struct head_core *core, struct head_holders *hold
 static void session_look(const struct head_core *core, struct head_holders *holders)
 {
     const struct head_client *client = pl_map_get(&core->sessions, holders->session);
+    struct refs_look look            = {.core = core, .holders = holders};
 
     holders->looks--;
     if (client == NULL) {
@@ -267,7 +299,7 @@ static void session_look(const struct head_core *core, struct head_holders *hold
     }
     holders->client = client->id;
     holders->label  = client->label;
-    if (!pl_map_scan(&client->refs, &holders->refs_at, ref_look, holders)) {
+    if (!pl_map_scan(&client->refs, &holders->refs_at, ref_look, &look)) {
         holders->session = 0;
     }
 }
@@ -279,7 +311,7 @@ static void names_look(const struct head_core *core, struct head_holders *holder
     holders->client = 0;
     for (; name != NULL && holders->looks > 0; name = head_name_next(core, name)) {
         holders->label = name->key + strlen(name->key) + 1;
-        array_look(holders, name->ref.array, 0);
+        array_look(core, holders, name->ref.array, 0);
     }
     holders->name_next = name != NULL ? name->number : 0;
 }
@@ -314,14 +346,16 @@ static plasmon_status_t rows_out(const struct head_holders *holders,
         struct holder *row = holders->rows[i];
 
         plasmon__v1__memory_holder__init(&rows[i]);
-        rows[i].client  = row->client;
-        rows[i].ref     = row->ref;
-        rows[i].label   = row->label;
-        rows[i].node    = row->node;
-        rows[i].device  = row->device;
-        rows[i].state   = row->state;
-        rows[i].bytes   = row->bytes;
-        out->holders[i] = &rows[i];
+        rows[i].client      = row->client;
+        rows[i].ref         = row->ref;
+        rows[i].label       = row->label;
+        rows[i].node        = row->node;
+        rows[i].device      = row->device;
+        rows[i].state       = row->state;
+        rows[i].bytes       = row->bytes;
+        rows[i].value_label = row->value_label;
+        rows[i].more_labels = row->more_labels;
+        out->holders[i]     = &rows[i];
     }
     out->n_holders    = holders->kept;
     out->holders_left = holders->found - holders->kept;

@@ -377,8 +377,11 @@ struct head_tile *head_tile_create(struct head_core *core, const struct pl_box *
     return tile;
 }
 
-void head_tile_free(struct head_tile *tile)
+void head_tile_free(struct head_core *core, struct head_tile *tile)
 {
+    if (tile->label != 0) {
+        head_tile_label_drop(core, tile);
+    }
     pl_pool_put(&tile_pool, tile);
 }
 

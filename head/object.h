@@ -94,6 +94,7 @@ struct head_tile {
     uint32_t kept;              /* inputs of records that it is */
     uint32_t cut;               /* enum head_cut: why it has no record */
     bool lost;                  /* bytes of it, by the loss that is being looked at */
+    uint32_t label;             /* of what wrote it (label.h); 0: none */
     uint64_t order;             /* of the task that makes it */
     struct head_record *record; /* how it was made; NULL: nobody can make it again */
     struct head_rebuilt
@@ -214,7 +215,8 @@ void head_tile_hold(struct head_core *core, struct head_tile *tile);
 void head_tile_release(struct head_core *core, struct head_tile *tile);
 void head_tile_empty(struct head_core *core,
                      struct head_tile *tile); /* no buffer has it any more */
-void head_tile_free(struct head_tile *tile);  /* its memory; lineage.c alone */
+/* Its memory; lineage.c alone. */
+void head_tile_free(struct head_core *core, struct head_tile *tile);
 void head_instance_add(struct head_core *core, struct head_tile *tile,
                        struct head_buffer *buffer, const struct pl_box *box);
 void head_instance_remove(struct head_core *core, struct head_instance *instance);

@@ -6,30 +6,30 @@
 
 /* Over a quota: the ref exists, failed, so that whoever uses it is told why. What has failed is not charged. */
 static plasmon_status_t put_refused(struct head_core *core, struct head_client *client,
-                                    uint64_t ref, const struct pl_shape *shape,
-                                    plasmon_status_t status, const struct pl_err *err)
+                                    const struct head_put *put, plasmon_status_t status,
+                                    const struct pl_err *err)
 {
-    struct pl_box box        = pl_box_of_shape(shape);
-    struct head_array *array = head_array_create(core, client->space, shape);
+    struct pl_box box        = pl_box_of_shape(&put->shape);
+    struct head_array *array = head_array_create(core, client->space, &put->shape);
     struct head_tile *tile   = head_tile_create(core, &box);
     plasmon_status_t added;
 
     tile->failure = head_failure_create(status, 0, client->id, "%s", err->text);
+    head_tile_label_set(core, tile, put->label);
     head_array_set(core, array, &box, tile);
-    added = head_client_ref_add(core, client, ref, array, NULL, NULL);
+    added = head_client_ref_add(core, client, put->ref, array, NULL, NULL);
     head_tile_release(core, tile);
     return added == PLASMON_OK ? status : added;
 }
 
 plasmon_status_t head_put_array(struct head_core *core, struct head_client *client,
-                                uint64_t ref, const struct pl_shape *shape, uint32_t place,
-                                const char *host, bool donatable,
-                                struct head_buffer **out_buffer,
+                                const struct head_put *put, struct head_buffer **out_buffer,
                                 struct head_tile **out_tile, struct head_array **out_array,
                                 struct pl_err *err)
 {
-    struct pl_box box     = pl_box_of_shape(shape);
-    struct head_want want = {.host = host, .box = box, .bytes = pl_shape_bytes(shape)};
+    struct pl_box box     = pl_box_of_shape(&put->shape);
+    struct head_want want = {
+        .host = put->host, .box = box, .bytes = pl_shape_bytes(&put->shape)};
     struct head_failure *failure = NULL;
     struct head_array *array;
     struct head_tile *tile;
@@ -42,22 +42,23 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
         status = head_space_admit_bytes(client->space, want.bytes, err);
     }
     if (status != PLASMON_OK) {
-        return put_refused(core, client, ref, shape, status, err);
+        return put_refused(core, client, put, status, err);
     }
-    array = head_array_create(core, client->space, shape);
+    array = head_array_create(core, client->space, &put->shape);
     tile  = head_tile_create(core, &box);
+    head_tile_label_set(core, tile, put->label);
     head_array_set(core, array, &box, tile);
-    status = head_client_ref_add(core, client, ref, array, NULL, err);
+    status = head_client_ref_add(core, client, put->ref, array, NULL, err);
     if (status != PLASMON_OK) {
         head_tile_release(core, tile);
         return status;
     }
 
-    device = head_place(core, &want, 1, place, &failure);
+    device = head_place(core, &want, 1, put->place, &failure);
     if (device != NULL) {
         head_spill_plan_begin(core);
-        (void)head_spill_room(core, device, head_spill_rounded(pl_shape_bytes(shape)));
-        buffer = head_buffer_create(core, device, &box, shape->dtype);
+        (void)head_spill_room(core, device, head_spill_rounded(want.bytes));
+        buffer = head_buffer_create(core, device, &box, put->shape.dtype);
         if (buffer == NULL) {
             failure =
                 head_failure_create(PLASMON_ELIMIT, 0, 0,
@@ -69,7 +70,7 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
         head_tile_release(core, tile);
         return pl_err_set(err, failure->status, "%s", failure->text);
     }
-    buffer->donatable = donatable;
+    buffer->donatable = put->donatable;
     head_instance_add(core, tile, buffer, &box);
     head_buffer_release(core, buffer); /* the instance holds it */
     *out_buffer = buffer;
@@ -171,22 +172,24 @@ static plasmon_status_t place_first(struct head_core *core, struct head_client *
                                     const Plasmon__V1__Task *task, struct put_place *out,
                                     struct pl_err *err)
 {
-    struct pl_shape shape;
+    struct head_put put = {.ref       = task->args[0]->ref,
+                           .place     = task->place,
+                           .donatable = task->put_donatable,
+                           .label     = task->label};
     plasmon_status_t status;
 
     if (task->args[0]->shape == NULL) {
         return pl_err_set(err, PLASMON_EINVAL, "a put needs a shape");
     }
-    status = wire_shape_get(task->args[0]->shape, &shape, err);
+    status = wire_shape_get(task->args[0]->shape, &put.shape, err);
     if (status != PLASMON_OK) {
         return status;
     }
     status = piece_admitted(client, task, err);
     if (status != PLASMON_OK) {
-        return put_refused(core, client, task->args[0]->ref, &shape, status, err);
+        return put_refused(core, client, &put, status, err);
     }
-    return head_put_array(core, client, task->args[0]->ref, &shape, task->place, NULL,
-                          task->put_donatable, &out->buffer, &out->tile, &out->array, err);
+    return head_put_array(core, client, &put, &out->buffer, &out->tile, &out->array, err);
 }
 
 static plasmon_status_t place_next(struct head_core *core, struct head_client *client,
@@ -300,17 +303,19 @@ plasmon_status_t head_put_open(struct head_core *core, struct head_client *clien
     struct head_launch launch = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_ALLOC};
     struct head_task *started;
     struct head_wait *wait;
-    struct pl_shape shape;
-    struct pl_err why = {0};
+    struct head_put put = {.ref       = open->ref,
+                           .place     = open->place,
+                           .donatable = open->donatable,
+                           .label     = open->label};
+    struct pl_err why   = {0};
     plasmon_status_t status;
 
     if (open->shape == NULL) {
         return pl_err_set(err, PLASMON_EMALFORMED, "PutOpen needs a shape");
     }
-    status = wire_shape_get(open->shape, &shape, &why);
+    status = wire_shape_get(open->shape, &put.shape, &why);
     if (status == PLASMON_OK) {
-        status = head_put_array(core, client, open->ref, &shape, open->place, NULL,
-                                open->donatable, &buffer, &tile, &array, &why);
+        status = head_put_array(core, client, &put, &buffer, &tile, &array, &why);
     }
     if (status != PLASMON_OK) {
         head_wait_put_ready(core, client, open->request, 0, false, status, why.text);

@@ -26,13 +26,15 @@ struct head_array *head_read_compact(struct head_core *core, struct head_array *
           .dtype = shape.dtype},
     };
     struct head_run run = {
-        .function  = pl_hash_name("copy"),
-        .args      = args,
-        .arg_count = 2,
-        .place     = place,
-        .retries   = core->config.retries,
+        .function     = pl_hash_name("copy"),
+        .labels_apart = true,
+        .args         = args,
+        .arg_count    = 2,
+        .place        = place,
+        .retries      = core->config.retries,
     };
 
+    args[0].label = head_array_label(core, array, &args[1].hull);
     if (!head_run_start(core, &run, out_failure)) {
         head_array_release(core, dense);
         return NULL;

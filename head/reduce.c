@@ -42,15 +42,30 @@ static void set_arg(struct head_arg *arg, uint32_t mode, struct head_array *arra
     arg->dtype = array->shape.dtype;
 }
 
+/* That of the first call whose partial result has one: what is folded was written by all of them. */
+static const char *label_of(const struct head_core *core, struct head_array *const *members,
+                            size_t count)
+{
+    const char *label = NULL;
+
+    for (size_t i = 0; i < count && label == NULL; i++) {
+        label = head_tile_label(
+            core,
+            pl_list_first(&members[i]->fragments, struct head_fragment, array_link)->tile);
+    }
+    return label;
+}
+
 /* into = into op tree(members 0 .. count-1) */
 static void fold_once(struct head_core *core, struct head_array *into,
                       struct head_array *const *members, size_t count,
-                      const struct pl_box *box, uint64_t op)
+                      const struct pl_box *box, uint64_t op, const char *label)
 {
     struct head_arg *args = head_alloc((count + 1) * sizeof(*args));
     struct head_run run   = {
           .function     = pl_hash_name("fold"),
           .label        = "fold",
+          .labels_apart = true,
           .args         = args,
           .arg_count    = count + 1,
           .scalars      = &op,
@@ -60,6 +75,7 @@ static void fold_once(struct head_core *core, struct head_array *into,
     struct head_failure *failure = NULL;
 
     set_arg(&args[0], PLASMON__V1__MODE__MODE_INOUT, into, box);
+    args[0].label = label;
     for (size_t i = 0; i < count; i++) {
         set_arg(&args[i + 1], PLASMON__V1__MODE__MODE_IN, members[i], box);
     }
@@ -78,6 +94,8 @@ static void fold_group(struct head_core *core, struct head_array *array,
                        struct head_array **members, size_t count, const struct pl_box *box,
                        uint32_t op)
 {
+    const char *label = label_of(core, members, count);
+
     while (count > HEAD_FOLD_MAX) {
         size_t next = 0;
 
@@ -85,7 +103,8 @@ static void fold_group(struct head_core *core, struct head_array *array,
             size_t run = pl_min_u64(HEAD_FOLD_MAX, count - first);
 
             if (run > 1) {
-                fold_once(core, members[first], &members[first + 1], run - 1, box, op);
+                fold_once(core, members[first], &members[first + 1], run - 1, box, op,
+                          label);
             }
             /* The folded ones stay in the array behind `count`, to be released by the caller. */
             struct head_array *keep = members[first];
@@ -94,7 +113,7 @@ static void fold_group(struct head_core *core, struct head_array *array,
         }
         count = next;
     }
-    fold_once(core, array, members, count, box, op);
+    fold_once(core, array, members, count, box, op, label);
 }
 
 void head_reduce_fold(struct head_core *core, struct head_array *array)

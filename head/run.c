@@ -178,8 +178,14 @@ static void commit_again(struct head_core *core, struct head_task *task,
     }
 }
 
+static const char *value_label(const struct head_run *run, const struct head_arg *arg)
+{
+    return run->labels_apart ? arg->label : run->label;
+}
+
 static void commit(struct head_core *core, struct head_task *task,
-                   struct head_record *record, struct head_arg *arg, size_t number)
+                   struct head_record *record, struct head_arg *arg, size_t number,
+                   const char *label)
 {
     struct head_tile *tile;
 
@@ -194,6 +200,7 @@ static void commit(struct head_core *core, struct head_task *task,
         head_buffer_overwrite(core, arg->buffer, &arg->hull);
     }
     tile = head_tile_create(core, &arg->hull);
+    head_tile_label_set(core, tile, label);
     head_instance_add(core, tile, arg->buffer, &arg->hull);
     head_task_makes(core, task, tile);
     if (record != NULL) {
@@ -403,7 +410,7 @@ bool head_run_start(struct head_core *core, struct head_run *run,
         if (run->record != NULL) {
             commit_again(core, task, &run->args[i]);
         } else {
-            commit(core, task, record, &run->args[i], i);
+            commit(core, task, record, &run->args[i], i, value_label(run, &run->args[i]));
         }
     }
     release_held(&start);
@@ -432,6 +439,7 @@ void head_run_fail(struct head_core *core, const struct head_run *run,
         }
         tile          = head_tile_create(core, &arg->hull);
         tile->failure = head_failure_hold(failure);
+        head_tile_label_set(core, tile, value_label(run, arg));
         if (arg->mode == PLASMON__V1__MODE__MODE_REDUCE) {
             /* As if it had failed later: what is folded with what must not depend on when a failure is known. */
             head_reduce_add(core, arg->array, &arg->hull, tile, arg->reduce_op);

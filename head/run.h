@@ -19,7 +19,8 @@ struct head_arg {
     struct pl_box hull;
     uint32_t dtype;
     uint32_t reduce_op;
-    bool dense; /* the function takes it only without gaps */
+    bool dense;        /* the function takes it only without gaps */
+    const char *label; /* of what is written; with labels_apart alone. NULL: none */
     /* Filled while the call is being placed and started. */
     struct head_buffer *buffer; /* held */
     bool in_place;
@@ -33,8 +34,10 @@ struct head_run {
     uint32_t function;
     struct head_function *defined; /* by the client; NULL: built in, or not known */
     bool shaped;
+    bool
+        labels_apart; /* each argument has a label: the launch is the head's own, or several calls */
     uint32_t launch_shape[WIRE_LAUNCH_SHAPE_COUNT]; /* when shaped */
-    const char *label;
+    const char *label; /* of the launch, and of what it writes unless labels_apart */
     struct head_arg *args;
     size_t arg_count;
     const uint64_t *scalars;

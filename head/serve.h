@@ -96,6 +96,7 @@ struct serve_status {
     bool detail;
     bool waits;
     char *host;          /* of the caller, who wants to know its store; ours */
+    char *label;         /* holders: of those with this alone; ours */
     bool holders;        /* they are wanted, too .. */
     bool holders_waited; /* .. and nothing else is missing .. */
     bool holders_looked; /* .. and serve.holders began after it asked */

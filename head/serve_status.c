@@ -3,9 +3,11 @@
  *
  * Who wants to know who holds the memory then waits for a look at all refs and names (head/memory_report.c). That goes on a little at a time, each time
  * the loop has nothing else to do and after its flush, so a head with millions of them serves everybody else meanwhile. There is one look at a time: all
- * who waited when it began are answered with it, so asking often costs no more.
+ * who waited when it began, and for the same label as the one who had waited longest, are answered with it, so asking often costs no more.
  */
 #include "head/serve.h"
+
+#include <string.h>
 
 #include "base/alloc.h"
 #include "head/metrics.h"
@@ -32,6 +34,7 @@ void serve_reply(struct serve *serve, struct rpc_unary *call,
 void serve_status_free(struct serve_status *status)
 {
     pl_free(status->host);
+    pl_free(status->label);
     pl_free(status);
 }
 
@@ -149,6 +152,7 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
         return;
     }
     status->host    = head_strdup(request->host);
+    status->label   = head_strdup(request->label);
     status->detail  = request->detail;
     status->waits   = request->waits && status->only == NULL;
     status->holders = request->detail && !request->no_holders && status->only == NULL;
@@ -188,17 +192,20 @@ void serve_status_stats(struct serve *serve, uint64_t request)
 /* false: nobody waits for it. */
 static bool holders_begin(struct serve *serve)
 {
+    const char *label = NULL;
     struct pl_list *pos;
-    bool any = false;
 
     pl_list_for_each(pos, &serve->statuses) {
         struct serve_status *status = pl_container_of(pos, struct serve_status, link);
 
-        status->holders_looked = status->holders_waited;
-        any |= status->holders_looked;
+        if (status->holders_waited && label == NULL) {
+            label = status->label;
+        }
+        status->holders_looked =
+            status->holders_waited && strcmp(status->label, label) == 0;
     }
-    PL_CHECK(!any || head_holders_create(&serve->holders) == PLASMON_OK);
-    return any;
+    PL_CHECK(label == NULL || head_holders_create(label, &serve->holders) == PLASMON_OK);
+    return label != NULL;
 }
 
 static void holders_end(struct serve *serve)

@@ -294,6 +294,7 @@ void head_shadow_fail(struct head_core *core, struct head_tile *tile,
         struct head_tile *never = head_tile_create(core, &gone);
 
         never->failure = head_failure_hold(failure);
+        head_tile_label_set(core, never, head_tile_label(core, tile));
         head_array_set(core, fragment->array, &gone, never);
         head_tile_release(core, never);
     }

@@ -85,6 +85,9 @@ plasmon_status_t check_status_request(const Plasmon__V1__StatusRequest *request,
 {
     plasmon_status_t status = check_name(request->host, WIRE_NAME_BYTES_MAX, "host", err);
 
+    if (status == PLASMON_OK) {
+        status = check_name(request->label, WIRE_NAME_BYTES_MAX, "label", err);
+    }
     return status == PLASMON_OK ? check_message(&request->base, err) : status;
 }
 

@@ -133,15 +133,18 @@ struct plasmon_client *cli_ask(const struct cli_command *command,
 int cli_show_status(const struct cli_command *command, int argc, char **argv,
                     void (*text)(const Plasmon__V1__StatusReply *reply),
                     void (*json)(const Plasmon__V1__StatusReply *reply));
-/* The same for a command that has options of its own and has parsed them. holders: and with who holds the memory. */
+/* The same for a command that has options of its own and has parsed them. holders: and with who holds the memory, those with this label; "": all; NULL: without. */
 int cli_show_asked(const struct cli_command *command, const struct cli_asks *asks,
-                   bool holders, void (*text)(const Plasmon__V1__StatusReply *reply),
+                   const char *holders, void (*text)(const Plasmon__V1__StatusReply *reply),
                    void (*json)(const Plasmon__V1__StatusReply *reply));
 /* A line of how far it is; and its end, in the one way or the other. */
 void cli_drain_progress(const Plasmon__V1__DrainReply *reply, FILE *out);
 void cli_drain_show(const Plasmon__V1__DrainReply *reply, bool json);
 /* "used", "replica", "host memory", "file" (memory.c). */
 const char *cli_memory_state(uint32_t state);
+/* The label of a value for a column: "-" without one, "label +" when it is not that of all parts. */
+enum { CLI_LABEL_COLUMN = 24 };
+const char *cli_label(const char *label, bool more, char out[CLI_LABEL_COLUMN + 1]);
 /* The first line of a file; NULL and a message if there is none. free() it. */
 char *cli_token_read(const struct cli_command *command, const char *path);
 

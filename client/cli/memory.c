@@ -7,7 +7,14 @@
 #include "client/client_int.h"
 #include "client/json.h"
 
+struct memory {
+    struct cli_asks asks; /* first: CLI_ASKS_OPTIONS */
+    const char *label;
+};
+
 static const struct cli_option options[] = {
+    {"--label", "TEXT", CLI_TEXT, offsetof(struct memory, label),
+     "only holders with this in the label of their value or client, or their name"},
     CLI_ASKS_OPTIONS,
 };
 
@@ -21,7 +28,9 @@ const struct cli_command cli_memory = {
         "part of it;\n"
         "hole: the largest block that could be had without growing; reserved: in chunks.\n"
         "holders: what each ref or published name shows in each place, largest first;\n"
-        "refs that show the same bytes each count them. The head looks at them while it "
+        "refs that show the same bytes each count them. label: of the put or call that "
+        "wrote "
+        "the\nvalue; with a +, most of it. The head looks at them while it "
         "works:\neach that is there all the time is told once, as it was when it was "
         "looked at.\nSee docs/memory.md.\n",
     .options      = options,
@@ -34,6 +43,13 @@ const char *cli_memory_state(uint32_t state)
     static const char *const names[] = {"used", "replica", "host memory", "file"};
 
     return state < PL_COUNT(names) ? names[state] : "?";
+}
+
+const char *cli_label(const char *label, bool more, char out[CLI_LABEL_COLUMN + 1])
+{
+    (void)snprintf(out, CLI_LABEL_COLUMN + 1, "%.*s%s", CLI_LABEL_COLUMN - (more ? 2 : 0),
+                   label[0] != '\0' ? label : "-", more ? " +" : "");
+    return out;
 }
 
 /* What it may still give out, chunks that are still to be made included. */
@@ -92,11 +108,12 @@ static void print_hosts(const Plasmon__V1__StatusReply *reply)
 
 static void print_holders(const Plasmon__V1__StatusReply *reply)
 {
-    printf("\n  %10s %-12s %-6s %-16s %-24s %s\n", "bytes", "state", "device", "node",
-           "holder", "ref");
+    printf("\n  %10s %-12s %-6s %-16s %-24s %-9s %s\n", "bytes", "state", "device", "node",
+           "holder", "ref", "label");
     for (size_t i = 0; i < reply->n_holders; i++) {
         const Plasmon__V1__MemoryHolder *holder = reply->holders[i];
         char bytes[32], device[16] = "-", ref[32] = "published";
+        char label[CLI_LABEL_COLUMN + 1];
 
         if (holder->device != 0) {
             (void)snprintf(device, sizeof(device), "%u", holder->device - 1);
@@ -104,9 +121,10 @@ static void print_holders(const Plasmon__V1__StatusReply *reply)
         if (holder->client != 0) {
             (void)snprintf(ref, sizeof(ref), "%llu", (unsigned long long)holder->ref);
         }
-        printf("  %10s %-12s %-6s %-16.16s %-24.24s %s\n",
+        printf("  %10s %-12s %-6s %-16.16s %-24.24s %-9s %s\n",
                pl_format_bytes(holder->bytes, bytes), cli_memory_state(holder->state),
-               device, holder->node, holder->label, ref);
+               device, holder->node, holder->label, ref,
+               cli_label(holder->value_label, holder->more_labels, label));
     }
     if (reply->holders_left > 0) {
         printf("  and %llu smaller ones\n", (unsigned long long)reply->holders_left);
@@ -156,6 +174,9 @@ static void json_holders(const Plasmon__V1__StatusReply *reply, struct pl_str *o
             json_number(out, "device", holder->device - 1);
         }
         json_text(out, "holder", holder->label);
+        json_text(out, "label", holder->value_label);
+        json_flag(out, "more_labels", holder->more_labels);
+        json_text(out, holder->client != 0 ? "client_label" : "name", holder->label);
         if (holder->client != 0) {
             json_id(out, "client", holder->client);
             json_number(out, "ref", holder->ref);
@@ -193,10 +214,10 @@ static void print_json(const Plasmon__V1__StatusReply *reply)
 
 static int run(int argc, char **argv)
 {
-    struct cli_asks asks     = {.json = false};
-    struct cli_parsed parsed = cli_parse(&cli_memory, argc, argv, &asks);
+    struct memory memory     = {.label = ""};
+    struct cli_parsed parsed = cli_parse(&cli_memory, argc, argv, &memory);
 
-    return parsed.exit >= 0
-               ? parsed.exit
-               : cli_show_asked(&cli_memory, &asks, true, print_text, print_json);
+    return parsed.exit >= 0 ? parsed.exit
+                            : cli_show_asked(&cli_memory, &memory.asks, memory.label,
+                                             print_text, print_json);
 }

@@ -262,7 +262,7 @@ struct plasmon_client *cli_ask(const struct cli_command *command,
 }
 
 int cli_show_asked(const struct cli_command *command, const struct cli_asks *asks,
-                   bool holders, void (*text)(const Plasmon__V1__StatusReply *reply),
+                   const char *holders, void (*text)(const Plasmon__V1__StatusReply *reply),
                    void (*json)(const Plasmon__V1__StatusReply *reply))
 {
     struct plasmon_client *client = cli_ask(command, &asks->cluster);
@@ -273,8 +273,9 @@ int cli_show_asked(const struct cli_command *command, const struct cli_asks *ask
     if (client == NULL) {
         return CLI_FAIL;
     }
-    if (client_status(client, holders ? CLIENT_STATUS_MEMORY : CLIENT_STATUS_PAIRS, &arena,
-                      &reply) != PLASMON_OK) {
+    if ((holders != NULL
+             ? client_status_memory(client, holders, &arena, &reply)
+             : client_status(client, CLIENT_STATUS_PAIRS, &arena, &reply)) != PLASMON_OK) {
         result = cli_fail(command, "%s", plasmon_error(client));
     } else {
         (asks->json ? json : text)(reply);
@@ -292,5 +293,5 @@ int cli_show_status(const struct cli_command *command, int argc, char **argv,
     struct cli_parsed parsed = cli_parse(command, argc, argv, &asks);
 
     return parsed.exit >= 0 ? parsed.exit
-                            : cli_show_asked(command, &asks, false, text, json);
+                            : cli_show_asked(command, &asks, NULL, text, json);
 }

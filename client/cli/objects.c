@@ -22,7 +22,7 @@ static const struct cli_option options[] = {
     {"--state", "STATE", CLI_TEXT, LIST_AT(state), "only ready, pending or failed ones"},
     {"--client", "ID", CLI_TEXT, LIST_AT(client), "only refs of this client"},
     {"--label", "TEXT", CLI_TEXT, LIST_AT(label),
-     "only of clients with this in their label, and names with this"},
+     "only with this in the label of the value or the client, or in the name"},
     {"--limit", "N", CLI_COUNT, LIST_AT(limit), "the N largest; 0: all, in no order [50]"},
     CLI_ASKS_OPTIONS,
 };
@@ -35,7 +35,8 @@ const struct cli_command cli_objects = {
     .text =
         "pending: something is still to be written, by the launch that is named "
         "(device:launch). Refs that show\nthe same value each have a line. age: of this "
-        "version, or since the head was started. `plasmon memory`\nhas the sums.\n",
+        "version, or since the head was started. label: of\nthe put or call that wrote the "
+        "value; with a +, most of it. `plasmon memory` has the sums.\n",
     .options      = options,
     .option_count = PL_COUNT(options),
     .run          = run,
@@ -81,14 +82,16 @@ static void place_text(const Plasmon__V1__ObjectPlace *place)
 void list_object_text(const Plasmon__V1__ObjectRow *row)
 {
     char bytes[32], shape[160], ref[24] = "published", client[24] = "-", age[32];
+    char label[CLI_LABEL_COLUMN + 1];
 
     if (row->client != 0) {
         (void)snprintf(ref, sizeof(ref), "%" PRIu64, row->ref);
         (void)snprintf(client, sizeof(client), "%016" PRIx64, row->client);
     }
-    printf("  %10s %-24s %-8s %9s %-16s %-20.20s %-9s", pl_format_bytes(row->bytes, bytes),
-           shape_text(row->shape, shape), state_name(row->state),
-           list_age(row->age_ms, age), client, row->label, ref);
+    printf("  %10s %-24s %-8s %9s %-16s %-20.20s %-9s %-24s",
+           pl_format_bytes(row->bytes, bytes), shape_text(row->shape, shape),
+           state_name(row->state), list_age(row->age_ms, age), client, row->label, ref,
+           cli_label(row->value_label, row->more_labels, label));
     for (size_t i = 0; i < row->n_places; i++) {
         printf("%s", i > 0 ? "," : "");
         place_text(row->places[i]);
@@ -124,6 +127,8 @@ void list_object_json(const Plasmon__V1__ObjectRow *row, struct pl_str *out)
         json_id(out, "client", row->client);
         json_number(out, "ref", row->ref);
     }
+    json_text(out, "label", row->value_label);
+    json_flag(out, "more_labels", row->more_labels);
     json_text(out, row->client != 0 ? "client_label" : "name", row->label);
     json_text(out, "namespace", row->name_space);
     if (row->maker != 0) {
@@ -263,8 +268,8 @@ static void print_kept(struct largest *largest)
 
 static void print_header(void)
 {
-    printf("  %10s %-24s %-8s %9s %-16s %-20s %-9s %s\n", "bytes", "value", "state", "age",
-           "client", "label or name", "ref", "where");
+    printf("  %10s %-24s %-8s %9s %-16s %-20s %-9s %-24s %s\n", "bytes", "value", "state",
+           "age", "client", "client label or name", "ref", "label", "where");
 }
 
 static void end(const struct largest *largest)

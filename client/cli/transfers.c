@@ -251,8 +251,8 @@ static int run(int argc, char **argv)
     if (parsed.exit >= 0) {
         return parsed.exit;
     }
-    return transfers.routes ? cli_show_asked(&cli_transfers, &transfers.asks, false,
+    return transfers.routes ? cli_show_asked(&cli_transfers, &transfers.asks, NULL,
                                              print_choices, json_choices)
-                            : cli_show_asked(&cli_transfers, &transfers.asks, false,
+                            : cli_show_asked(&cli_transfers, &transfers.asks, NULL,
                                              print_reply, print_json);
 }

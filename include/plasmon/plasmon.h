@@ -196,8 +196,8 @@ plasmon_status_t plasmon_devices(struct plasmon_client *client,
 struct plasmon_put_options {
     size_t size;
     int device; /* PLASMON_ANYWHERE, or a device's index (0 is one, so start from PLASMON_PUT_INIT); one that is not there fails the ref */
-    int donatable; /* an INOUT may overwrite it in place; default: it is copied first */
-    const char *label;
+    int donatable;     /* an INOUT may overwrite it in place; default: it is copied first */
+    const char *label; /* shown in errors and status, and with the value */
     int replica; /* keeps a second copy, on another host if there is one: what is put cannot be made again; see docs/lineage.md */
 };
 #define PLASMON_PUT_INIT                                              \
@@ -381,7 +381,7 @@ struct plasmon_call {
     const plasmon_scalar_t
         *scalars; /* small values, in the order of the signature: .i or .f as it says */
     uint32_t scalar_count;
-    const char *label; /* shown in errors and status */
+    const char *label; /* shown in errors and status, and with what it writes */
     int device; /* PLASMON_ANYWHERE, or a device's index; one that is not there fails the task */
     int retries; /* after system failures; -1: the cluster's default */
     /*

@@ -24,7 +24,7 @@ static const Plasmon__V1__StatusReply *shown; /* what the next command shows */
 
 /* A command that has asked: both ways of showing the answer. */
 int cli_show_asked(const struct cli_command *command, const struct cli_asks *asks,
-                   bool holders, void (*text)(const Plasmon__V1__StatusReply *reply),
+                   const char *holders, void (*text)(const Plasmon__V1__StatusReply *reply),
                    void (*json)(const Plasmon__V1__StatusReply *reply))
 {
     (void)command;
@@ -49,7 +49,7 @@ int cli_show_status(const struct cli_command *command, int argc, char **argv,
 {
     (void)argc;
     (void)argv;
-    return cli_show_asked(command, NULL, false, text, json);
+    return cli_show_asked(command, NULL, NULL, text, json);
 }
 
 /* ------------------------------------------------------------------------------------------ answers */
@@ -164,7 +164,7 @@ static void status_ask(const uint8_t *bytes, size_t length)
         PL_CHECK(head_core_status_pairs(core, &asked, &out) == PLASMON_OK);
     }
     if (request->detail && !request->no_holders) {
-        PL_CHECK(head_holders_create(&holders) == PLASMON_OK);
+        PL_CHECK(head_holders_create(request->label, &holders) == PLASMON_OK);
         while (head_core_holders_look(core, holders, 16)) {
         }
         PL_CHECK(head_core_holders_tell(core, holders, &asked, &out) == PLASMON_OK);

@@ -255,6 +255,150 @@ TEST(what_is_put_with_a_replica_lies_on_two_devices_and_no_copy_is_one_that_may_
     plasmon_finish(client);
 }
 
+/* ------------------------------------------------------------------------------------------------ what values are */
+
+/* What a command of the cluster prints, which has to go well. */
+static const char *said_by(const char *command, const char *option, const char *value)
+{
+    static char said[16384];
+
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon", command, "--address",
+                          started_address(), option, value),
+              0);
+    return said;
+}
+
+static void expect_none(const char *said, const char *text)
+{
+    if (strstr(said, text) != NULL) {
+        test_fail(__FILE__, __LINE__, "\"%s\" is in it: %s", text, said);
+    }
+}
+
+/* f32[256] of one value, as a call or a put says it. */
+static struct plasmon_ref *labelled(struct plasmon_client *client, bool put,
+                                    const char *label)
+{
+    struct plasmon_shape shape         = cluster_vector(PLASMON_F32, 256);
+    struct plasmon_put_options options = PLASMON_PUT_INIT;
+    struct plasmon_call call           = PLASMON_CALL_INIT;
+    struct plasmon_arg arg             = {.mode = PLASMON_OUT, .shape = &shape};
+    plasmon_scalar_t one               = {.f = 1};
+    struct plasmon_ref *ref;
+    float data[256] = {0};
+
+    options.label     = label;
+    call.label        = label;
+    call.function     = "fill";
+    call.args         = &arg;
+    call.arg_count    = 1;
+    call.scalars      = &one;
+    call.scalar_count = 1;
+    if (put) {
+        CLUSTER_OK(plasmon_put(client, data, &shape, &options, &ref));
+    } else {
+        CLUSTER_OK(plasmon_submit(client, &call, &ref, NULL));
+    }
+    CLUSTER_OK(plasmon_wait(client, &ref, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    return ref;
+}
+
+TEST(objects_and_memory_tell_and_find_values_by_their_own_labels)
+{
+    struct plasmon_client *client;
+    struct plasmon_ref *refs[3];
+    const char *said;
+
+    started_begin();
+    started_cluster(1);
+    client  = started_join_knowing(started_address(), 1);
+    refs[0] = labelled(client, true, "weights epoch 3");
+    refs[1] = labelled(client, false, "loss");
+    refs[2] = labelled(client, true, NULL);
+    CLUSTER_OK(plasmon_publish(client, "model", refs[0]));
+
+    said = said_by("objects", "--limit", "0");
+    ASSERT_CONTAINS(said, "client label or name");
+    ASSERT_CONTAINS(said, " weights epoch 3 ");
+    ASSERT_CONTAINS(said, " loss ");
+    said = said_by("objects", "--label", "epoch 3");
+    ASSERT_CONTAINS(said, " weights epoch 3 ");
+    ASSERT_CONTAINS(said, "model");
+    expect_none(said, "loss");
+    said = said_by("objects", "--label", "test_hosts"); /* of the client */
+    ASSERT_CONTAINS(said, " weights epoch 3 ");
+    ASSERT_CONTAINS(said, " loss ");
+
+    said = said_by("memory", "--label", "epoch 3");
+    ASSERT_CONTAINS(said, " weights epoch 3\n");
+    ASSERT_CONTAINS(said, "model");
+    expect_none(said, "loss");
+    said = said_by("memory", "--label", "nobody has this");
+    expect_none(said, "weights epoch 3");
+    for (size_t i = 0; i < 3; i++) {
+        CLUSTER_OK(plasmon_release(client, refs[i]));
+    }
+    plasmon_finish(client);
+}
+
+/* The head looks for holders once for all who wait for the same label, and then for those who wait for another. */
+TEST(who_asks_for_other_labels_at_the_same_time_is_told_his_own)
+{
+    enum { ASKERS = 8 };
+    static const char *const labels[] = {"weights", "loss"};
+    struct plasmon_client *client;
+    struct plasmon_ref *refs[2];
+    char said[16384], log[16];
+    pid_t askers[ASKERS];
+
+    started_begin();
+    started_cluster(1);
+    client  = started_join_knowing(started_address(), 1);
+    refs[0] = labelled(client, true, labels[0]);
+    refs[1] = labelled(client, true, labels[1]);
+    for (int i = 0; i < ASKERS; i++) {
+        (void)snprintf(log, sizeof(log), "ask%d.log", i);
+        askers[i] = STARTED_DAEMON(log, "plasmon", "memory", "--json", "--address",
+                                   started_address(), "--label", labels[i % 2]);
+    }
+    for (int i = 0; i < ASKERS; i++) {
+        ASSERT_EQ(started_wait(askers[i]), 0);
+        (void)snprintf(log, sizeof(log), "ask%d.log", i);
+        started_log(log, said, sizeof(said));
+        ASSERT_CONTAINS(said, labels[i % 2]);
+        expect_none(said, labels[1 - i % 2]);
+    }
+    CLUSTER_OK(plasmon_release(client, refs[0]));
+    CLUSTER_OK(plasmon_release(client, refs[1]));
+    plasmon_finish(client);
+}
+
+TEST(labels_of_values_are_keys_of_their_own_in_json)
+{
+    static const char *const commands[] = {"objects", "memory"};
+    struct plasmon_client *client;
+    struct plasmon_ref *ref;
+    char said[16384];
+
+    started_begin();
+    started_cluster(1);
+    client = started_join_knowing(started_address(), 1);
+    ref    = labelled(client, true, "weights \"3\"");
+    CLUSTER_OK(plasmon_publish(client, "model", ref));
+    for (size_t i = 0; i < PL_COUNT(commands); i++) {
+        ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon", commands[i], "--json",
+                              "--address", started_address()),
+                  0);
+        ASSERT_CONTAINS(said, "\"label\":\"weights \\\"3\\\"\",\"more_labels\":false,"
+                              "\"client_label\":\"test_hosts\"");
+        ASSERT_CONTAINS(said, "\"label\":\"weights \\\"3\\\"\",\"more_labels\":false,"
+                              "\"name\":\"model\"");
+    }
+    ASSERT_CONTAINS(said, "\"holder\":\"model\"");
+    CLUSTER_OK(plasmon_release(client, ref));
+    plasmon_finish(client);
+}
+
 /* ------------------------------------------------------------------------------------------------ a store goes */
 
 TEST(a_host_whose_store_was_killed_is_given_up_and_a_new_store_joins)

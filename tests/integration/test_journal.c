@@ -239,6 +239,51 @@ TEST(a_head_that_is_killed_again_and_again_goes_on_from_its_journal)
     (void)started_wait_log("head.log", NULL, "goes on from its journal");
 }
 
+/* What `plasmon objects --label` prints. */
+static void objects_with(const char *label, char *said, size_t bytes)
+{
+    ASSERT_EQ(STARTED_RUN(said, bytes, "plasmon", "objects", "--json", "--label", label,
+                          "--address", head_address),
+              0);
+}
+
+TEST(a_head_that_goes_on_from_its_journal_tells_what_values_are)
+{
+    struct plasmon_shape shape         = cluster_vector(PLASMON_F32, 16);
+    struct plasmon_put_options options = PLASMON_PUT_INIT;
+    struct program program;
+    struct plasmon_ref *ref;
+    char said[16384];
+    float data[16] = {0};
+    pid_t head;
+
+    begin();
+    (void)start_redis(NULL, NULL);
+    head = start_head("head.log", NULL);
+    (void)start_store();
+    program_begin(&program, test_seed());
+    options.label = "weights epoch 3";
+    CLUSTER_OK(plasmon_put(program.client, data, &shape, &options, &ref));
+    CLUSTER_OK(plasmon_wait(program.client, &ref, 1, 1, WAIT_MS, NULL, NULL));
+    kill_now(head);
+    head = start_head("head.log", NULL);
+    program_steps(&program, 2500);
+    objects_with("epoch 3", said, sizeof(said));
+    ASSERT_CONTAINS(said, "\"label\":\"weights epoch 3\"");
+
+    while (strstr(started_wait_log("head.log", NULL, "goes on"), "checkpoint of") == NULL) {
+        program_steps(&program, 2500);
+        program_compare(&program); /* a moment when nothing is under way */
+    }
+    kill_now(head);
+    (void)start_head("head.log", NULL);
+    program_compare(&program);
+    objects_with("epoch 3", said, sizeof(said));
+    ASSERT_CONTAINS(said, "\"label\":\"weights epoch 3\"");
+    CLUSTER_OK(plasmon_release(program.client, ref));
+    program_end(&program);
+}
+
 TEST(the_journal_is_cut_down_and_heads_go_on_from_what_is_left)
 {
     struct program program;

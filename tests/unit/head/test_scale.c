@@ -90,7 +90,7 @@ static uint64_t report(struct head_core *core, uint32_t looks, uint64_t *out_ste
     bool more = true;
 
     *out_steps = *out_most_ns = 0;
-    ASSERT_OK(head_holders_create(&holders));
+    ASSERT_OK(head_holders_create("", &holders));
     while (more) {
         began_ns     = pl_thread_cpu_ns();
         more         = head_core_holders_look(core, holders, looks);
@@ -163,7 +163,7 @@ TEST(what_stays_is_told_once_whatever_happens_during_the_look)
         core_submit(core, stays, i + 1, 0, 0, dims, 1);
         core_submit(core, goes, i + 1, 0, 0, dims, 1);
     }
-    ASSERT_OK(head_holders_create(&holders));
+    ASSERT_OK(head_holders_create("", &holders));
     while (head_core_holders_look(core, holders, 3)) {
         uint64_t late = core_client(core);
 

@@ -555,7 +555,7 @@ static void report_adds_up(void)
     struct pl_list *pos;
 
     ASSERT_OK(wire_arena_init(&arena, 1 << 20));
-    ASSERT_OK(head_holders_create(&holders));
+    ASSERT_OK(head_holders_create("", &holders));
     while (head_core_holders_look(core, holders, 3)) {
     }
     ASSERT_OK(head_core_status(core, &arena, &reply));
