@@ -1,7 +1,10 @@
 /* Labels of values: see label.h. */
 #include "head/core_int.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/str.h"
 
 static struct head_label *label_at(const struct head_labels *labels, uint32_t number)
 {
@@ -79,6 +82,18 @@ static bool is_wanted(const struct head_labels_seen *seen, const char *text)
            strstr(text, seen->wanted) != NULL;
 }
 
+static uint32_t least_of(const struct head_labels_seen *seen)
+{
+    uint32_t least = 0;
+
+    for (uint32_t i = 1; i < seen->count; i++) {
+        if (seen->of[i].bytes < seen->of[least].bytes) {
+            least = i;
+        }
+    }
+    return least;
+}
+
 void head_labels_see(struct head_labels_seen *seen, const struct head_tile *tile,
                      uint64_t bytes)
 {
@@ -100,11 +115,14 @@ void head_labels_see(struct head_labels_seen *seen, const struct head_tile *tile
     seen->found |= is_wanted(seen, text);
     if (at == HEAD_LABELS_SEEN_MAX) {
         seen->others = true;
-        return;
+        at           = least_of(seen);
+        if (seen->of[at].bytes >= bytes) {
+            return;
+        }
+    } else {
+        seen->count++;
     }
-    seen->of[at].text  = text;
-    seen->of[at].bytes = bytes;
-    seen->count++;
+    seen->of[at] = (struct head_label_seen){.text = text, .bytes = bytes};
 }
 
 const char *head_labels_most(const struct head_labels_seen *seen, bool *out_more)
@@ -137,4 +155,22 @@ const char *head_array_label(const struct head_core *core, const struct head_arr
         }
     }
     return head_labels_most(&seen, &more);
+}
+
+static int compare_bytes(const void *a, const void *b)
+{
+    const struct head_label_seen *x = a, *y = b;
+
+    return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+}
+
+void head_labels_say(struct head_labels_seen *seen, struct pl_str *out)
+{
+    char bytes[32];
+
+    qsort(seen->of, seen->count, sizeof(seen->of[0]), compare_bytes);
+    for (uint32_t i = 0; i < seen->count && i < HEAD_LABELS_SAID_MAX; i++) {
+        pl_str_append(out, "%s\"%s\" %s", i > 0 ? ", " : "", seen->of[i].text,
+                      pl_format_bytes(seen->of[i].bytes, bytes));
+    }
 }

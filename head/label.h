@@ -17,10 +17,12 @@ struct head_array;
 struct head_core;
 struct head_tile;
 struct pl_box;
+struct pl_str;
 
 enum {
     HEAD_LABELS_RECENT   = 256, /* texts that are found again */
-    HEAD_LABELS_SEEN_MAX = 8    /* of one value that are told apart */
+    HEAD_LABELS_SEEN_MAX = 8,   /* of one value that are told apart */
+    HEAD_LABELS_SAID_MAX = 3    /* in an error */
 };
 
 struct head_label {
@@ -54,6 +56,10 @@ void head_tile_label_drop(struct head_core *core, struct head_tile *tile);
 /* Lent until the tile goes; NULL: none. */
 const char *head_tile_label(const struct head_core *core, const struct head_tile *tile);
 
+struct head_label_seen {
+    const char *text; /* lent */
+    uint64_t bytes;
+};
 /* What the parts of one value say, while they are looked at. Zeroed but for these two: */
 struct head_labels_seen {
     const struct head_core *core;
@@ -61,10 +67,7 @@ struct head_labels_seen {
     bool found;         /* it was */
     bool others;        /* parts without one, or more than are told apart */
     uint32_t count;
-    struct {
-        const char *text; /* lent */
-        uint64_t bytes;
-    } of[HEAD_LABELS_SEEN_MAX];
+    struct head_label_seen of[HEAD_LABELS_SEEN_MAX];
 };
 /* A part: so many bytes of the tile. */
 void head_labels_see(struct head_labels_seen *seen, const struct head_tile *tile,
@@ -74,5 +77,7 @@ const char *head_labels_most(const struct head_labels_seen *seen, bool *out_more
 /* The same of a box of an array. */
 const char *head_array_label(const struct head_core *core, const struct head_array *array,
                              const struct pl_box *box);
+/* `"weights" 2.0 GiB, "loss" 4.0 KiB`: the few with most bytes, largest first. Nothing if no part has one. */
+void head_labels_say(struct head_labels_seen *seen, struct pl_str *out);
 
 #endif

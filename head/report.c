@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+#include "base/str.h"
+
+enum { VALUES_LOOKED = 4096 /* for one error: tens of microseconds */ };
+
 /* Its client asked that it be run again then (lineage.h). */
 static bool may_fail_again(struct head_task *task)
 {
@@ -29,12 +33,60 @@ static const char *why_nothing_leaves(struct head_core *core,
     return why != NULL ? why : "";
 }
 
+/* Nothing that is unfinished is to make its memory. */
+static bool is_there(const struct head_buffer *buffer)
+{
+    const struct pl_list *pos;
+
+    pl_list_for_each(pos, &buffer->writers) {
+        if (!pl_container_of(pos, struct head_use, link)->in_place) {
+            return false;
+        }
+    }
+    return buffer->spilled == NULL;
+}
+
+/*
+ * What has the memory that a launch of the client lacks, as far as labels say it; "; of what is there: .." or nothing. Of the client's namespace alone: who is
+ * confined to one is told nothing of others.
+ */
+static void say_values(const struct head_core *core, const struct head_device *device,
+                       const struct head_client *client, struct pl_str *out)
+{
+    struct head_labels_seen seen = {.core = core};
+    const struct pl_list *pos;
+    uint32_t looks = VALUES_LOOKED;
+
+    pl_list_for_each(pos, &device->buffers) {
+        const struct head_buffer *buffer =
+            pl_container_of(pos, struct head_buffer, device_link);
+        const struct head_tile *tile =
+            pl_list_empty(&buffer->instances)
+                ? NULL
+                : pl_list_first(&buffer->instances, struct head_instance, buffer_link)
+                      ->tile;
+
+        if (looks-- == 0) {
+            break;
+        }
+        if (tile != NULL && tile->label != 0 && tile->space == client->space &&
+            is_there(buffer)) {
+            head_labels_see(&seen, tile, buffer->bytes);
+        }
+    }
+    if (seen.count > 0) {
+        pl_str_append(out, "; of what is there: ");
+        head_labels_say(&seen, out);
+    }
+}
+
 static void worker_failed(struct head_core *core, struct head_device *device,
                           const Plasmon__V1__LaunchFailure *report)
 {
     struct head_task *task = head_device_task(device, report->seq);
     struct head_failure *failure;
     const char *why;
+    struct pl_str values;
     char what[160];
 
     if (task == NULL) {
@@ -44,11 +96,17 @@ static void worker_failed(struct head_core *core, struct head_device *device,
         return;
     }
     head_task_describe(task, what);
-    why     = why_nothing_leaves(core, device, report);
-    failure = head_failure_create(
-        (plasmon_status_t)report->status, task->id,
-        task->client != NULL ? task->client->id : 0, "%s failed: %s%s%s", what,
-        report->text, why[0] != '\0' ? "; nothing more can be spilled: " : "", why);
+    pl_str_init(&values);
+    if (report->status == PLASMON_EDEVMEM && task->client != NULL) {
+        say_values(core, device, task->client, &values);
+    }
+    why = why_nothing_leaves(core, device, report);
+    failure =
+        head_failure_create((plasmon_status_t)report->status, task->id,
+                            task->client != NULL ? task->client->id : 0,
+                            "%s failed: %s%s%s%s", what, report->text, pl_str_text(&values),
+                            why[0] != '\0' ? "; nothing more can be spilled: " : "", why);
+    pl_str_finish(&values);
     failure->loss = report->status == PLASMON_ELOST ||
                     report->status == PLASMON_EDEPENDENCY ||
                     (report->status == PLASMON_EFUNCTION && may_fail_again(task));

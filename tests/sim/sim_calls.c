@@ -6,6 +6,7 @@
  */
 #include "tests/sim/sim.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { FRAME_TASKS_MAX = 16 };
@@ -124,6 +125,23 @@ static Plasmon__V1__Collective *put_collective(struct sim_client *client,
     return out;
 }
 
+/* For most none, for others one of a few, and now and then one that nobody else has. */
+static char *label_of(struct sim_client *client, uint64_t id)
+{
+    static const char *const labels[] = {"weights", "gradient", "loss"};
+    char *own;
+
+    if (id % 3 != 0) {
+        return (char *)(uintptr_t) "";
+    }
+    if (id % 5 != 0) {
+        return (char *)(uintptr_t)labels[id / 3 % PL_COUNT(labels)];
+    }
+    own = take(client, 32);
+    (void)snprintf(own, 32, "step %llu", (unsigned long long)id);
+    return own;
+}
+
 void sim_client_record(struct sim_client *client, const struct sim_task *task)
 {
     Plasmon__V1__Task *out;
@@ -140,6 +158,7 @@ void sim_client_record(struct sim_client *client, const struct sim_task *task)
     out->put_offset    = task->put_offset;
     out->put_donatable = task->donatable;
     out->graph         = task->graph;
+    out->label         = label_of(client, task->id);
     out->n_args        = task->arg_count;
     out->args          = take(client, (task->arg_count + 1) * sizeof(*out->args));
     for (uint32_t i = 0; i < task->arg_count; i++) {
@@ -248,6 +267,7 @@ struct sim_answer *sim_client_put_open(struct sim_client *client, uint64_t ref,
     out->shape     = put_shape(client, shape);
     out->place     = place_on;
     out->donatable = donatable;
+    out->label     = label_of(client, out->request);
     place(&client->opens, out);
     return answer_add(client, SIM_ANSWER_PUT, out->request);
 }

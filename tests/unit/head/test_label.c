@@ -11,7 +11,30 @@ static struct head_core *core;
 static uint64_t session;
 static struct wire_arena arena;
 
-static const struct head_ops ops = {.client_frame   = core_drop_frame,
+/* What the last task that failed was told. */
+static char said[1024];
+
+static void take_frame(void *user, uint64_t to, const uint8_t *body, size_t length)
+{
+    static struct wire_arena frames;
+    Plasmon__V1__HeadFrame *frame;
+    struct pl_err err = {0};
+    uint8_t *bytes;
+
+    (void)user;
+    (void)to;
+    if (frames.bytes_max == 0) {
+        ASSERT_OK(wire_arena_init(&frames, WIRE_ARENA_BYTES_MAX));
+    }
+    wire_arena_reset(&frames);
+    bytes = core_frame(&frames, body, &length);
+    ASSERT_OK(wire_decode_head_frame(&frames, bytes, length, &frame, &err));
+    for (size_t i = 0; i < frame->n_failed; i++) {
+        (void)snprintf(said, sizeof(said), "%s", frame->failed[i]->text);
+    }
+}
+
+static const struct head_ops ops = {.client_frame   = take_frame,
                                     .worker_command = core_drop_command,
                                     .fence          = core_drop_fence,
                                     .session_ended  = core_drop_end,
@@ -627,6 +650,93 @@ TEST(texts_are_shared_and_go_with_the_last_value)
     ASSERT_EQ(texts(), 0);
     put(1, "another");
     ASSERT_EQ(core->labels.items.count, 10); /* in a place of one that went */
+    end();
+}
+
+/* The last launch of device 0 has no memory. */
+static void starves(void)
+{
+    const struct head_device *device    = head_device_at(core, 0);
+    Plasmon__V1__WorkerFrame frame      = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__LaunchFailure failure  = PLASMON__V1__LAUNCH_FAILURE__INIT;
+    Plasmon__V1__LaunchFailure *list_of = &failure;
+    struct pl_err err                   = {0};
+
+    failure.seq    = device->seq_last;
+    failure.status = PLASMON_EDEVMEM;
+    failure.text   = (char *)(uintptr_t) "it needs much";
+    frame.failed   = &list_of;
+    frame.n_failed = 1;
+    said[0]        = '\0';
+    ASSERT_OK(head_core_worker_frame(core, 0, &frame, &err));
+    head_core_flush(core);
+}
+
+TEST(who_has_no_memory_is_told_what_is_there_by_its_labels)
+{
+    begin();
+    put(2, "batch");
+    put(1, "weights");
+    put(3, "weights");
+    all_done();
+    CALL("later", INOUT(2, 0)); /* where the batch is */
+    CALL("too much", NEW(4));
+    starves();
+    ASSERT_CONTAINS(said, "'too much'");
+    ASSERT_CONTAINS(said,
+                    "it needs much; of what is there: \"weights\" 64 B, \"later\" 32 B");
+    ASSERT_NULL(strstr(said, "\"too much\"")); /* which is not there */
+    end();
+}
+
+TEST(who_has_no_memory_is_told_the_largest_however_many_there_are)
+{
+    char label[16];
+
+    begin();
+    for (uint64_t ref = 10; ref < 10 + 2 * HEAD_LABELS_SEEN_MAX; ref++) {
+        (void)snprintf(label, sizeof(label), "batch %u", (unsigned)ref);
+        put(ref, label);
+    }
+    dim_of_8 = 64;
+    CALL("weights", NEW(1));
+    dim_of_8 = 8;
+    all_done();
+    CALL("too much", NEW(4));
+    starves();
+    ASSERT_CONTAINS(said, "of what is there: \"weights\" 256 B, \"batch ");
+    end();
+}
+
+TEST(who_has_no_memory_is_told_nothing_where_there_are_no_labels)
+{
+    begin();
+    put(1, "");
+    all_done();
+    CALL("", NEW(4));
+    starves();
+    ASSERT_CONTAINS(said, "it needs much");
+    ASSERT_NULL(strstr(said, "of what is there"));
+    end();
+}
+
+TEST(who_has_no_memory_is_told_nothing_of_other_namespaces)
+{
+    Plasmon__V1__Hello hello = PLASMON__V1__HELLO__INIT;
+    struct pl_err err        = {0};
+
+    begin();
+    put(1, "secret of others");
+    all_done();
+    hello.protocol_min = hello.protocol_max = WIRE_PROTOCOL;
+    hello.namespace_                        = (char *)(uintptr_t) "mine";
+    ASSERT_OK(head_core_client_open(core, &hello, &session, &err));
+    put(1, "my own");
+    all_done();
+    CALL("too much", NEW(4));
+    starves();
+    ASSERT_CONTAINS(said, "of what is there: \"my own\" 32 B");
+    ASSERT_NULL(strstr(said, "secret"));
     end();
 }
 
