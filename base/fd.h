@@ -58,6 +58,8 @@ plasmon_status_t pl_pidfd_check(struct pl_err *err) PL_MUST_CHECK;
 plasmon_status_t pl_pid_started(pid_t pid, uint64_t *out_ticks) PL_MUST_CHECK;
 bool pl_pid_stopped(
     pid_t pid); /* by a signal or a debugger; of one that is not our child, too */
+/* "process 4242 (plasmon-head)". true: it is stopped. */
+bool pl_pid_describe(pid_t pid, char *out, size_t out_bytes);
 /* SIGKILL through the pidfd and wait until it has ended (ours: reaped). PLASMON_ETIMEDOUT: it cannot be reaped. */
 plasmon_status_t pl_pidfd_kill_wait(int pidfd, uint64_t timeout_ms) PL_MUST_CHECK;
 

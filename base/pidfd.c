@@ -98,6 +98,24 @@ bool pl_pid_stopped(pid_t pid)
            (state == 'T' || state == 't');
 }
 
+bool pl_pid_describe(pid_t pid, char *out, size_t out_bytes)
+{
+    char path[64], name[32] = "";
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    file = fopen(path, "re");
+    if (file != NULL) {
+        if (fgets(name, sizeof(name), file) != NULL) {
+            name[strcspn(name, "\n")] = '\0';
+        }
+        (void)fclose(file);
+    }
+    (void)snprintf(out, out_bytes, name[0] != '\0' ? "process %d (%s)" : "process %d%s",
+                   (int)pid, name);
+    return pl_pid_stopped(pid);
+}
+
 /* Wait until `fd` is readable, over interruptions. */
 static plasmon_status_t wait_readable(int fd, uint64_t timeout_ms)
 {

@@ -420,6 +420,19 @@ static plasmon_status_t unary_answer(struct channel_unary *unary, uint8_t **out_
     return copy != NULL ? PLASMON_OK : PLASMON_ENOMEM;
 }
 
+/* The connection is there, the answer is not. */
+static void unary_late(const struct rpc_channel *channel, uint32_t timeout_ms,
+                       plasmon_status_t status, struct pl_err *err)
+{
+    struct pl_str who;
+
+    pl_str_init(&who);
+    (void)rpc_silent_listener(channel->target, channel->tls != NULL, &who);
+    (void)pl_err_set(err, status, "no answer from %s within %u ms%s%s", channel->target,
+                     timeout_ms, who.length > 0 ? ": " : "", pl_str_text(&who));
+    pl_str_finish(&who);
+}
+
 plasmon_status_t rpc_unary_call(struct rpc_channel *channel, const char *path,
                                 const uint8_t *bytes, size_t length, uint32_t timeout_ms,
                                 uint8_t **out_bytes, size_t *out_length, struct pl_err *err)
@@ -452,6 +465,8 @@ plasmon_status_t rpc_unary_call(struct rpc_channel *channel, const char *path,
             rpc_channel_explain(channel, &cause, timeout_ms);
         }
         status = pl_err_set(err, cause.status, "%s", cause.text);
+    } else if (unary.code == GRPC_STATUS_DEADLINE_EXCEEDED && channel->watched) {
+        unary_late(channel, timeout_ms, status, err);
     } else {
         why = rpc_text_of_slice(unary.details);
         (void)pl_err_set(err, status, "%s", why != NULL ? why : "");
@@ -461,8 +476,8 @@ plasmon_status_t rpc_unary_call(struct rpc_channel *channel, const char *path,
     return status;
 }
 
-void rpc_channel_explain(struct rpc_channel *channel, struct pl_err *err,
-                         uint32_t waited_ms)
+/* What the core says: nobody listens, say. NULL: it knows nothing. */
+static char *why_unavailable(struct rpc_channel *channel)
 {
     uint8_t *buffer = rpc_buffer_create(0);
     struct channel_unary unary;
@@ -476,10 +491,28 @@ void rpc_channel_explain(struct rpc_channel *channel, struct pl_err *err,
         }
         unary_finish(&unary);
     }
-    (void)pl_err_set(
-        err, PLASMON_ECONNECT,
-        "cannot connect to %s within %u ms: %s; is a plasmon-head running, and "
-        "listening there?",
-        channel->target, waited_ms, why != NULL ? why : "no answer");
+    return why;
+}
+
+void rpc_channel_explain(struct rpc_channel *channel, struct pl_err *err,
+                         uint32_t waited_ms)
+{
+    struct pl_str who;
+    char *why = NULL;
+
+    pl_str_init(&who);
+    if (channel->watched &&
+        rpc_silent_listener(channel->target, channel->tls != NULL, &who)) {
+        (void)pl_err_set(err, PLASMON_ECONNECT, "no answer from %s within %u ms: %s",
+                         channel->target, waited_ms, pl_str_text(&who));
+    } else {
+        why = why_unavailable(channel);
+        (void)pl_err_set(
+            err, PLASMON_ECONNECT,
+            "cannot connect to %s within %u ms: %s; is a plasmon-head running, and "
+            "listening there?",
+            channel->target, waited_ms, why != NULL ? why : "no answer");
+    }
     pl_free(why);
+    pl_str_finish(&who);
 }

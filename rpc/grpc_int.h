@@ -178,7 +178,7 @@ plasmon_status_t rpc_channel_mistrust(struct rpc_channel *channel, uint32_t time
 grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *queue,
                             const char *path, gpr_timespec deadline);
 grpc_op rpc_channel_metadata_op(struct rpc_channel *channel, bool wait_for_ready);
-/* Why is there no connection? Asks the core with a call that fails at once; at most 100 ms. */
+/* Why is there no connection? Tells one that is silent from one that is not there, and asks the core; blocks for some tenths of a second. */
 void rpc_channel_explain(struct rpc_channel *channel, struct pl_err *err,
                          uint32_t waited_ms);
 

@@ -151,6 +151,12 @@ enum rpc_beginning {
 enum rpc_beginning rpc_beginning(int fd);
 
 /*
+ * silent.c. Does somebody accept connections at the address (or one of those in the list) and say nothing? Then who that is and what to do, appended to `out`. tls: the address is one
+ * of TLS, where only a process of this host that is stopped is known to be silent. Blocks, for some tenths of a second.
+ */
+bool rpc_silent_listener(const char *target, bool tls, struct pl_str *out);
+
+/*
  * While there is a server that listens: whoever begins slowly waits, for wait_ms and with at most guests_max others, and is closed then. ENOMEM, ELIMIT: there is no
  * room; all the others may be called nevertheless.
  */
