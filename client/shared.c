@@ -157,7 +157,7 @@ uint64_t shared_number(struct shared *shared)
 /* Hello, and what comes of it: another memory, or (there was one before) the same. On failure what was there stays. */
 static plasmon_status_t set_up_locked(struct shared *shared, struct pl_err *err)
 {
-    uint64_t deadline_ns       = pl_now_ns() + SETUP_TIMEOUT_NS;
+    uint64_t deadline_ns = shared_control_deadline(shared, pl_now_ns() + SETUP_TIMEOUT_NS);
     struct store_control hello = {.type = STORE_CONTROL_CLIENT_HELLO};
     plasmon_status_t status    = memory_create_locked(shared, &shared->coming);
 
@@ -168,7 +168,7 @@ static plasmon_status_t set_up_locked(struct shared *shared, struct pl_err *err)
         hello.offset = shared->present->number;
         hello.reader = shared->present->reader;
     }
-    status = shared_control_send(shared, hello, err);
+    status = shared_control_ask(shared, hello, err);
     while (status == PLASMON_OK && shared->coming != NULL) {
         status = shared_control_step(shared, deadline_ns, err);
     }
@@ -187,7 +187,11 @@ static plasmon_status_t connect_locked(struct shared *shared, const char *path,
         return pl_err_set(err, PLASMON_EUNREACHABLE,
                           "no plasmon-store of the cluster runs on this host");
     }
-    status = shared_control_connect(path, &fd, err);
+    status =
+        shared_control_rests(shared, err); /* nobody can tell whether it is another one */
+    if (status == PLASMON_OK) {
+        status = shared_control_connect(path, &fd, err);
+    }
     if (status != PLASMON_OK) {
         return status;
     }
@@ -232,7 +236,7 @@ plasmon_status_t shared_take_head_fd(struct shared *shared, bool ask, uint64_t d
 
     pl_mutex_lock(&shared->lock);
     if (ask && shared->head_fd < 0) {
-        status = shared_control_send(
+        status = shared_control_ask(
             shared, (struct store_control){.type = STORE_CONTROL_NEW_HEAD_FD}, err);
     }
     while (status == PLASMON_OK && shared->head_fd < 0) {
@@ -251,11 +255,11 @@ plasmon_status_t shared_take_head_fd(struct shared *shared, bool ask, uint64_t d
 static plasmon_status_t chunk_ask_locked(struct shared *shared, uint32_t host_device,
                                          uint32_t id, struct pl_err *err)
 {
-    return shared_control_send(shared,
-                               (struct store_control){.type = STORE_CONTROL_GET_CHUNK,
-                                                      .host_device = host_device,
-                                                      .chunk_id    = id},
-                               err);
+    return shared_control_ask(shared,
+                              (struct store_control){.type        = STORE_CONTROL_GET_CHUNK,
+                                                     .host_device = host_device,
+                                                     .chunk_id    = id},
+                              err);
 }
 
 /*
@@ -266,8 +270,8 @@ static plasmon_status_t locate_locked(struct shared *shared, struct shared_memor
                                       uint32_t host_device, uint64_t offset, uint64_t bytes,
                                       bool must_write, void **out_data, struct pl_err *err)
 {
-    uint64_t deadline_ns    = pl_now_ns() + CHUNK_TIMEOUT_NS;
-    uint32_t asked          = UINT32_MAX;
+    uint64_t deadline_ns = shared_control_deadline(shared, pl_now_ns() + CHUNK_TIMEOUT_NS);
+    uint32_t asked       = UINT32_MAX;
     plasmon_status_t status = PLASMON_OK;
     uint32_t id;
 
@@ -500,14 +504,14 @@ plasmon_status_t shared_writable(struct shared *shared, const struct shared_key 
 static plasmon_status_t lane_ask_locked(struct shared *shared, uint32_t host_device,
                                         struct pl_err *err)
 {
-    uint64_t deadline_ns = pl_now_ns() + CHUNK_TIMEOUT_NS;
+    uint64_t deadline_ns = shared_control_deadline(shared, pl_now_ns() + CHUNK_TIMEOUT_NS);
     plasmon_status_t status;
 
     if (shared->lane_refused_ns != 0 &&
         pl_now_ns() - shared->lane_refused_ns < LANE_AGAIN_NS) {
         return pl_err_set(err, PLASMON_EAGAIN, "the store had no lane left a moment ago");
     }
-    status = shared_control_send(
+    status = shared_control_ask(
         shared,
         (struct store_control){.type = STORE_CONTROL_GET_LANE, .host_device = host_device},
         err);
@@ -555,11 +559,11 @@ plasmon_status_t shared_buffer_take(struct shared *shared, uint64_t bytes,
     shared->buffer_data  = NULL;
     shared->buffer.bytes = bytes;
     status =
-        shared_control_send(shared,
-                            (struct store_control){.type = STORE_CONTROL_GET_HOST_BUFFER,
-                                                   .chunk_id = ++shared->buffer_request,
-                                                   .bytes    = bytes},
-                            err);
+        shared_control_ask(shared,
+                           (struct store_control){.type     = STORE_CONTROL_GET_HOST_BUFFER,
+                                                  .chunk_id = ++shared->buffer_request,
+                                                  .bytes    = bytes},
+                           err);
     while (status == PLASMON_OK && shared->buffer_data == NULL) {
         status = shared_control_step(shared, deadline_ns, err);
     }

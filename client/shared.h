@@ -10,6 +10,9 @@
  * (its workers died, too): then what came from the old one stays until the last pin in it goes, and from now on everything is the new
  * one's. `struct shared_memory` is the memory of one store; who uses something of it holds it.
  *
+ * A STORE THAT DOES NOT ANSWER is asked once, and then left alone for a while (a second, and twice as long each time, up to SHARED_REST_NS_MAX): what needs it fails
+ * at once meanwhile, with who it is and since when, and goes another way (messages) where there is one. What it says later counts as an answer, and ends that.
+ *
  * Threads: any; `lock` guards the socket and the lists. Pinned bytes are used without it.
  */
 #ifndef CLIENT_SHARED_H
@@ -24,6 +27,8 @@
 #include "store/control.h"
 #include "store/table.h"
 #include "store/timeline.h"
+
+#define SHARED_REST_NS_MAX 30000000000ull /* of a store that does not answer */
 
 /* The memory of a host, as a store has given it. */
 struct shared_memory {
@@ -62,6 +67,13 @@ struct shared {
     } buffer;
     void *buffer_data;
     uint64_t lane_refused_ns; /* when the store last had none for us; 0: never */
+    struct {
+        uint64_t
+            rest_ns; /* how long it is left alone since it did not answer; 0: it has answered since */
+        uint64_t until_ns; /* the end of that */
+        pid_t pid;         /* 0: not known */
+        bool stopped;      /* it was, then */
+    } silent;
 };
 
 /* A buffer, as the head names it. */

@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -14,6 +16,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/log.h"
+
+#define REST_NS_MIN      1000000000ull
+#define AGAIN_TIMEOUT_NS 1000000000ull /* for one that was silent the last time */
 
 /* ------------------------------------------------------------------------------------------------ messages */
 
@@ -28,6 +34,106 @@ plasmon_status_t shared_control_send(struct shared *shared, struct store_control
         return pl_err_set(err, PLASMON_ECLOSED, "plasmon-store of this host is gone");
     }
     return PLASMON_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------ a store that is silent */
+
+static void append_who(const struct shared *shared, char *out, size_t out_bytes)
+{
+    char who[96];
+
+    out[0] = '\0';
+    if (shared->silent.pid != 0) {
+        bool stopped = pl_pid_describe(shared->silent.pid, who, sizeof(who));
+
+        (void)snprintf(out, out_bytes,
+                       stopped ? ": %s is stopped; `kill -CONT %d` lets it go on" : ": %s",
+                       who, (int)shared->silent.pid);
+    }
+}
+
+/* It has ended, and there may be another one; or it was let go on. */
+static bool silent_is_over(const struct shared *shared)
+{
+    pid_t pid = shared->silent.pid;
+
+    return pid != 0 && ((kill(pid, 0) != 0 && errno == ESRCH) ||
+                        (shared->silent.stopped && !pl_pid_stopped(pid)));
+}
+
+plasmon_status_t shared_control_rests(const struct shared *shared, struct pl_err *err)
+{
+    uint64_t now_ns = pl_now_ns();
+    char who[200];
+
+    if (now_ns >= shared->silent.until_ns || silent_is_over(shared)) {
+        return PLASMON_OK;
+    }
+    append_who(shared, who, sizeof(who));
+    return pl_err_set(err, PLASMON_ETIMEDOUT,
+                      "plasmon-store of this host did not answer, and is asked again in "
+                      "%llu ms%s",
+                      (unsigned long long)(shared->silent.until_ns - now_ns) / 1000000,
+                      who);
+}
+
+uint64_t shared_control_deadline(const struct shared *shared, uint64_t deadline_ns)
+{
+    return shared->silent.rest_ns == 0
+               ? deadline_ns
+               : pl_min_u64(deadline_ns, pl_now_ns() + AGAIN_TIMEOUT_NS);
+}
+
+/* It had its time. From now on, for a while, nobody waits for it. */
+static plasmon_status_t control_silent(struct shared *shared, struct pl_err *err)
+{
+    struct ucred peer = {0};
+    socklen_t bytes   = sizeof(peer);
+    bool first        = shared->silent.rest_ns == 0;
+    char who[200];
+
+    if (getsockopt(shared->control_fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0) {
+        shared->silent.pid     = peer.pid;
+        shared->silent.stopped = peer.pid != 0 && pl_pid_stopped(peer.pid);
+    }
+    shared->silent.rest_ns =
+        first ? REST_NS_MIN : pl_min_u64(2 * shared->silent.rest_ns, SHARED_REST_NS_MAX);
+    shared->silent.until_ns = pl_now_ns() + shared->silent.rest_ns;
+    append_who(shared, who, sizeof(who));
+    if (first) {
+        pl_warn("client",
+                "plasmon-store of this host did not answer in time%s. Until it does, what "
+                "needs it goes by messages, or fails",
+                who);
+    }
+    return pl_err_set(err, PLASMON_ETIMEDOUT,
+                      "plasmon-store of this host did not answer in time%s", who);
+}
+
+static void control_spoke(struct shared *shared)
+{
+    if (shared->silent.rest_ns != 0) {
+        pl_info("client", "plasmon-store of this host answers again");
+    }
+    shared->silent.rest_ns  = 0;
+    shared->silent.until_ns = 0;
+}
+
+static bool control_readable(const struct shared *shared)
+{
+    struct pollfd poller = {.fd = shared->control_fd, .events = POLLIN};
+
+    return poll(&poller, 1, 0) > 0;
+}
+
+/* What it says late is an answer, too, or that it is gone: taken by who asks next. */
+plasmon_status_t shared_control_ask(struct shared *shared, struct store_control message,
+                                    struct pl_err *err)
+{
+    plasmon_status_t status =
+        control_readable(shared) ? PLASMON_OK : shared_control_rests(shared, err);
+
+    return status == PLASMON_OK ? shared_control_send(shared, message, err) : status;
 }
 
 static plasmon_status_t control_poll(struct shared *shared, uint64_t deadline_ns,
@@ -47,8 +153,7 @@ static plasmon_status_t control_poll(struct shared *shared, uint64_t deadline_ns
             return pl_err_set(err, PLASMON_EIO, "poll: %s", strerror(errno));
         }
         if (ready == 0 && pl_now_ns() >= deadline_ns) {
-            return pl_err_set(err, PLASMON_ETIMEDOUT,
-                              "plasmon-store of this host did not answer in time");
+            return control_silent(shared, err);
         }
     }
 }
@@ -82,6 +187,7 @@ static plasmon_status_t control_recv(struct shared *shared, uint64_t deadline_ns
     if (status != PLASMON_OK && status != PLASMON_EMALFORMED) {
         return pl_err_set(err, PLASMON_ECLOSED, "plasmon-store of this host is gone");
     }
+    control_spoke(shared);
     status = store_control_check(out, bytes, status != PLASMON_OK, &why);
     if (status != PLASMON_OK) {
         close_all(fds, *out_count);
@@ -171,6 +277,9 @@ static plasmon_status_t take_setup(struct shared *shared,
                                    const struct store_control *message, const int *fds,
                                    unsigned count, struct pl_err *err)
 {
+    if (shared->coming == NULL && shared->present != NULL) {
+        return PLASMON_OK; /* the answer to a question that nobody waited for */
+    }
     if (shared->coming == NULL) {
         return pl_err_set(err, PLASMON_EMALFORMED,
                           "plasmon-store sent a set-up that nobody asked for");
