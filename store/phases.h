@@ -16,22 +16,24 @@
 
 #include "base/str.h"
 
-#define STORE_PHASE_MAP(XX)                                                         \
-    XX(NOTICED, "noticed")     /* the store knows that the one before ends */       \
-    XX(ENDED, "ended")         /* it is reaped: nothing of it runs any more */      \
-    XX(STARTED, "paused")      /* the next process is started; a pause is over */   \
-    XX(RUNNING, "exec")        /* its main function runs: linked and loaded */      \
-    XX(DRIVER, "driver")       /* the device is found: its driver is initialised */ \
-    XX(CONTEXT, "context")     /* a GPU's context is made */                        \
-    XX(LIBRARIES, "libraries") /* cuBLAS is loaded and was called */                \
-    XX(SET_UP, "set-up")       /* all that the store hands over came */             \
-    XX(STREAMS, "streams")     /* timelines are registered, streams are made */     \
-    XX(CODE, "code")           /* the catalogue's kernels are loaded */             \
-    XX(MEMORY, "memory")       /* the device's chunks are mapped, its table read */ \
-    XX(BUFFERS, "buffers")     /* lanes and clients' host memory are registered */  \
-    XX(READY, "ready")         /* it has said so, and connects to the head */       \
-    XX(WELCOME, "welcome")     /* the head knows it */                              \
-    XX(FIRST, "first launch")  /* the first launch was enqueued */
+#define STORE_PHASE_MAP(XX)                                                              \
+    XX(NOTICED, "noticed")      /* the store knows that the one before ends */           \
+    XX(ENDED, "ended")          /* it is reaped: nothing of it runs any more */          \
+    XX(STARTED, "paused")       /* the next process is started; a pause is over */       \
+    XX(RUNNING, "exec")         /* its main function runs: linked and loaded */          \
+    XX(DRIVER, "driver")        /* the device is found: its driver is initialised */     \
+    XX(CONTEXT, "context")      /* a GPU's context is made */                            \
+    XX(LIBRARIES, "libraries")  /* cuBLAS is loaded and was called */                    \
+    XX(SET_UP, "set-up")        /* all that the store hands over came */                 \
+    XX(STREAMS, "streams")      /* timelines are registered, streams are made */         \
+    XX(CODE, "code")            /* the catalogue's kernels are loaded */                 \
+    XX(MEMORY, "memory")        /* the device's chunks are mapped, its table read */     \
+    XX(BUFFERS, "buffers")      /* lanes and clients' host memory are registered */      \
+    XX(READY, "ready")          /* it has said so, and connects to the head */           \
+    XX(WELCOME, "welcome")      /* the head knows it */                                  \
+    XX(FUNCTIONS, "functions")  /* what clients defined and the first needs is built */  \
+    XX(OTHERS, "other devices") /* they have enqueued what the first launch waits for */ \
+    XX(FIRST, "first launch")   /* the first launch was enqueued */
 
 enum store_phase {
 #define XX(name, text) STORE_PHASE_##name,

@@ -145,11 +145,16 @@ static void phases_look(struct worker_daemon *daemon)
 {
     struct pl_str text;
 
-    if (daemon->phases.over || worker_core_launches(daemon->core) == 0) {
+    if (daemon->phases.over) {
+        return;
+    }
+    if (worker_core_launches(daemon->core) == 0) {
+        worker_phases_wait(&daemon->phases, worker_core_waits_for(daemon->core) != 0);
         return;
     }
     pl_str_init(&text);
-    if (worker_phases_end(&daemon->phases, &text) && daemon->options.incarnation > 1) {
+    if (worker_phases_end(&daemon->phases, daemon->executor.functions.awaited_ns, &text) &&
+        daemon->options.incarnation > 1) {
         pl_info("worker", "device %u of this host goes on; milliseconds: %s",
                 daemon->shared.host_device, pl_str_text(&text));
     }

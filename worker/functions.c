@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 
@@ -30,10 +31,12 @@ struct worker_function {
     uint32_t id;
     uint8_t hash[WIRE_HASH_BYTES];
     enum function_state
-        state;           /* BUILDING, LOADING, UNLOADING, PREPARING: the thread has it */
-    bool dead;           /* freed while the thread has it, or waiting to be unloaded */
-    bool queued;         /* in jobs; guarded by the lock */
-    struct pl_list link; /* jobs, over, or unloads */
+        state;    /* BUILDING, LOADING, UNLOADING, PREPARING: the thread has it */
+    bool dead;    /* freed while the thread has it, or waiting to be unloaded */
+    bool queued;  /* in jobs; guarded by the lock */
+    bool awaited; /* a launch came, and it was not there yet */
+    uint64_t defined_ns;
+    struct pl_list link; /* jobs, awaited, over, or unloads */
 
     /* The job: what the thread reads and writes. */
     struct kernel_definition definition;
@@ -88,6 +91,7 @@ static struct worker_function *function_create(const Plasmon__V1__FunctionDefine
     }
     at                   = function->texts;
     function->id         = define->id;
+    function->defined_ns = pl_now_ns();
     function->definition = (struct kernel_definition){
         .name      = copy_text(&at, define->name, strlen(define->name)),
         .signature = copy_text(&at, define->signature, strlen(define->signature)),
@@ -187,35 +191,70 @@ static void job_do(struct worker_functions *functions, struct worker_function *f
     }
 }
 
-static struct worker_function *job_take(struct worker_functions *functions)
+static struct worker_function *job_next_locked(struct worker_functions *functions,
+                                               bool awaited_only)
 {
-    struct worker_function *function = NULL;
+    pl_mutex_assert_held(&functions->lock);
+    if (!functions->driver_busy && !pl_list_empty(&functions->driver_jobs)) {
+        return pl_list_first(&functions->driver_jobs, struct worker_function, link);
+    }
+    if (!pl_list_empty(&functions->awaited)) {
+        return pl_list_first(&functions->awaited, struct worker_function, link);
+    }
+    return awaited_only || pl_list_empty(&functions->jobs)
+               ? NULL
+               : pl_list_first(&functions->jobs, struct worker_function, link);
+}
+
+static struct worker_function *job_take(struct worker_functions *functions,
+                                        bool awaited_only)
+{
+    struct worker_function *function;
 
     pl_mutex_lock(&functions->lock);
-    while (!functions->stop && pl_list_empty(&functions->jobs)) {
+    while ((function = job_next_locked(functions, awaited_only)) == NULL &&
+           !functions->stop) {
         pl_cond_wait(&functions->changed, &functions->lock);
     }
-    if (!functions->stop) {
-        function = pl_list_first(&functions->jobs, struct worker_function, link);
+    if (functions->stop) {
+        function = NULL;
+    }
+    if (function != NULL) {
         pl_list_remove(&function->link);
         function->queued = false;
+        functions->driver_busy |= function->state != FUNCTION_BUILDING;
     }
     pl_mutex_unlock(&functions->lock);
     return function;
 }
 
-static void *thread_main(void *user)
+/* Until it is to stop. awaited_only: builds nothing that no launch waits for. */
+static void jobs_do(struct worker_functions *functions, bool awaited_only)
 {
-    struct worker_functions *functions = user;
     struct worker_function *function;
 
-    while ((function = job_take(functions)) != NULL) {
+    while ((function = job_take(functions, awaited_only)) != NULL) {
         job_do(functions, function);
         pl_mutex_lock(&functions->lock);
+        if (function->state != FUNCTION_BUILDING) {
+            functions->driver_busy = false;
+            pl_cond_broadcast(&functions->changed); /* the other may take the next */
+        }
         pl_list_add_tail(&functions->over, &function->link);
         pl_mutex_unlock(&functions->lock);
         pl_fd_raise(functions->wake_fd);
     }
+}
+
+static void *thread_main(void *user)
+{
+    jobs_do(user, false);
+    return NULL;
+}
+
+static void *second_main(void *user)
+{
+    jobs_do(user, true);
     return NULL;
 }
 
@@ -228,30 +267,42 @@ static plasmon_status_t thread_start(struct worker_functions *functions)
     return functions->started ? PLASMON_OK : PLASMON_ELIMIT;
 }
 
-/* Loading and unloading go before building: something is held up by them. */
+/* Something waits, and the first thread may be at a compiler. If there can be no second one, it is next. */
+static void second_start(struct worker_functions *functions)
+{
+    if (!functions->second_started && functions->started) {
+        functions->second_started =
+            pthread_create(&functions->second, NULL, second_main, functions) == 0;
+    }
+}
+
+/* Loading and unloading hold up everything. */
 static void job_give(struct worker_functions *functions, struct worker_function *function,
                      enum function_state state)
 {
     function->state = state;
     pl_list_remove(&function->link);
-    pl_mutex_lock(&functions->lock);
-    if (state == FUNCTION_BUILDING) {
-        pl_list_add_tail(&functions->jobs, &function->link);
-    } else {
-        pl_list_add_head(&functions->jobs, &function->link);
+    if (state != FUNCTION_BUILDING) {
+        second_start(functions);
     }
+    pl_mutex_lock(&functions->lock);
+    pl_list_add_tail(state == FUNCTION_BUILDING ? &functions->jobs
+                                                : &functions->driver_jobs,
+                     &function->link);
     function->queued = true;
-    pl_cond_signal(&functions->changed);
+    pl_cond_broadcast(&functions->changed); /* the one that may take it is among them */
     pl_mutex_unlock(&functions->lock);
 }
 
-/* A launch waits for it: of those that are to be built it is next. A worker that follows a dead one is given all functions at once. */
-static void job_first(struct worker_functions *functions, struct worker_function *function)
+/* A launch waits until it is built. */
+static void job_await(struct worker_functions *functions, struct worker_function *function)
 {
+    second_start(functions);
     pl_mutex_lock(&functions->lock);
     if (function->queued) {
         pl_list_remove(&function->link);
-        pl_list_add_head(&functions->jobs, &function->link);
+        pl_list_add_tail(&functions->awaited, &function->link);
+        pl_cond_broadcast(&functions->changed);
     }
     pl_mutex_unlock(&functions->lock);
 }
@@ -277,6 +328,8 @@ plasmon_status_t worker_functions_init(struct worker_functions *functions,
     pl_map_init(&functions->by_id);
     pl_list_init(&functions->unloads);
     pl_list_init(&functions->jobs);
+    pl_list_init(&functions->awaited);
+    pl_list_init(&functions->driver_jobs);
     pl_list_init(&functions->over);
     status = pl_mutex_init(&functions->lock, PL_RANK_KERNELS);
     if (status == PLASMON_OK) {
@@ -327,6 +380,13 @@ static void function_land(struct worker_functions *functions,
 {
     enum function_state was = function->state;
 
+    if (function->awaited) {
+        functions->awaited_ns = pl_now_ns();
+        pl_debug("worker", "a launch waited for %s, which was defined %llu ms ago",
+                 function->definition.name,
+                 (unsigned long long)(functions->awaited_ns - function->defined_ns) /
+                     1000000);
+    }
     if (was != FUNCTION_BUILDING) {
         worker_core_resume(*functions->core);
     }
@@ -400,9 +460,12 @@ void worker_functions_finish(struct worker_functions *functions)
     if (functions->started) {
         pl_mutex_lock(&functions->lock);
         functions->stop = true;
-        pl_cond_signal(&functions->changed);
+        pl_cond_broadcast(&functions->changed);
         pl_mutex_unlock(&functions->lock);
         (void)pthread_join(functions->thread, NULL); /* it is ours, and was started */
+    }
+    if (functions->second_started) {
+        (void)pthread_join(functions->second, NULL); /* likewise */
     }
     while (pl_map_next(&functions->by_id, &index, &id, &value)) {
         struct worker_function *function = value;
@@ -410,6 +473,8 @@ void worker_functions_finish(struct worker_functions *functions)
         function_destroy(function);
     }
     list_destroy(&functions->jobs);
+    list_destroy(&functions->awaited);
+    list_destroy(&functions->driver_jobs);
     list_destroy(&functions->over);
     list_destroy(&functions->unloads);
     pl_map_finish(&functions->by_id);
@@ -497,12 +562,13 @@ const struct kernel_function *worker_functions_find(struct worker_functions *fun
         return NULL;
     }
     if (function->state == FUNCTION_BUILDING) {
-        job_first(functions, function);
+        job_await(functions, function);
     }
     if (function->state == FUNCTION_BUILT && quiet) {
         worker_core_hold(*functions->core);
         job_give(functions, function, FUNCTION_LOADING);
     }
+    function->awaited = true;
     (void)pl_err_set(err, PLASMON_EAGAIN, "%s is being compiled and loaded",
                      function->definition.name);
     return NULL;

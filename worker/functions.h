@@ -4,14 +4,16 @@
  *   define -> [building] -> [built] -> [loading] -> [ready] -> free -> [dead] -> unloaded
  *                  \----------------------\-> [failed], with the compiler's words
  *
- * BUILDING goes on beside everything else, in the order in which they were defined, but for one that a launch waits for, which is next. LOADING into a GPU waits while a stream of the context waits, and may hold up other
+ * BUILDING goes on beside everything else, in the order in which they were defined. One that a launch waits for is built before the others, and not behind
+ * the one that is being built either: compilers take their time, and a worker that follows a dead one is given all functions at once. There is a second
+ * thread for it, started when it is needed first, that does nothing else. LOADING into a GPU waits while a stream of the context waits, and may hold up other
  * calls of the driver meanwhile: so it starts only when nothing is enqueued, and until it is over nothing is
  * (worker_core_hold). The same goes for unloading. docs/ordering.md shows why that hangs nothing.
  *
  * What functions of the catalogue need is PREPARED in the place of a load (kernels/kernels.h: plans of cuFFT, the handle of
- * cuSOLVER), by the same thread and under the same condition. The front of the queue alone asks for it, so there is one at a time.
+ * cuSOLVER), by the same threads, one at a time, and under the same condition. The front of the queue alone asks for it, so there is one at a time.
  *
- * Threads: owner only (the worker's lock); the thread inside touches nothing but its job.
+ * Threads: owner only (the worker's lock); the threads inside touch nothing but their jobs.
  */
 #ifndef WORKER_FUNCTIONS_H
 #define WORKER_FUNCTIONS_H
@@ -42,13 +44,19 @@ struct worker_functions {
     uint32_t unload_count;
     struct worker_function *preparing; /* NULL: nothing is */
     bool started;                      /* the thread runs */
-    pthread_t thread;
+    bool second_started;               /* for what a launch waits for */
+    pthread_t thread, second;
+    uint64_t
+        awaited_ns; /* when the last one that a launch had waited for was there; 0: none was */
 
     struct pl_mutex lock; /* rank PL_RANK_KERNELS */
     struct pl_cond changed;
     /* Guarded by `lock`. */
-    struct pl_list jobs; /* worker_function.link, oldest first */
-    struct pl_list over; /* likewise: done, not collected */
+    struct pl_list jobs;        /* worker_function.link, oldest first */
+    struct pl_list awaited;     /* likewise: to be built, and a launch waits */
+    struct pl_list driver_jobs; /* likewise: to be loaded, unloaded or prepared */
+    bool driver_busy;           /* a thread is at one of these: it calls the driver */
+    struct pl_list over;        /* likewise: done, not collected */
     bool stop;
 };
 
@@ -58,7 +66,7 @@ plasmon_status_t worker_functions_init(struct worker_functions *functions,
                                        struct kernel_context *const *kernels, int wake_fd,
                                        worker_function_report_fn report, void *report_user,
                                        struct pl_err *err) PL_MUST_CHECK;
-/* Waits for the thread, which may be at a compiler. */
+/* Waits for the threads, which may be at a compiler. */
 void worker_functions_finish(struct worker_functions *functions);
 
 /* EMALFORMED: the id has other content already. */

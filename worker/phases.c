@@ -41,11 +41,24 @@ void worker_phases_share(struct worker_phases *phases, struct store_timeline *ti
     phases->timeline = timeline;
 }
 
-bool worker_phases_end(struct worker_phases *phases, struct pl_str *out)
+void worker_phases_wait(struct worker_phases *phases, bool waits)
+{
+    if (phases->waited && !waits && phases->timeline != NULL) {
+        store_phase_note(&phases->timeline->phases, STORE_PHASE_OTHERS, pl_now_ns());
+    }
+    phases->waited = waits;
+}
+
+bool worker_phases_end(struct worker_phases *phases, uint64_t functions_ns,
+                       struct pl_str *out)
 {
     if (phases->over || phases->timeline == NULL) {
         return false;
     }
+    if (functions_ns != 0) {
+        store_phase_note(&phases->timeline->phases, STORE_PHASE_FUNCTIONS, functions_ns);
+    }
+    worker_phases_wait(phases, false);
     phases->over = true;
     worker_phases_note(phases, STORE_PHASE_FIRST);
     store_phases_describe(&phases->timeline->phases, STORE_PHASE_NOTICED, STORE_PHASE_FIRST,

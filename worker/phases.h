@@ -19,12 +19,16 @@ struct worker_phases {
     struct store_phases early;
     struct store_timeline *timeline; /* NULL: not yet */
     bool over;                       /* something was enqueued */
+    bool waited; /* at the last look the first launch waited for others */
 };
 
 void worker_phases_note(struct worker_phases *phases, enum store_phase phase);
 /* The set-up came: what was noted so far goes there, too. */
 void worker_phases_share(struct worker_phases *phases, struct store_timeline *timeline);
-/* Something was enqueued. The first time: true, and the line for the log is in *out. */
-bool worker_phases_end(struct worker_phases *phases, struct pl_str *out);
+/* Nothing was enqueued yet: does the first launch wait for other devices now? */
+void worker_phases_wait(struct worker_phases *phases, bool waits);
+/* Something was enqueued. The first time: true, and the line for the log is in *out. functions_ns: when what clients defined was there for it; 0: it did not wait. */
+bool worker_phases_end(struct worker_phases *phases, uint64_t functions_ns,
+                       struct pl_str *out);
 
 #endif

@@ -1,6 +1,10 @@
 /*
  * Where the time goes until a device works again: the median of each phase (store/phases.h) of each kind of fault that ends a worker. Of faults
  * that came alone, as in the report's other table. Medians of phases do not add up to the median of the whole; the last line is of the sums.
+ *
+ * BY CAUSE  The slow ones are not the usual ones with more of everything: mostly one phase of theirs was long. So each fault is counted under the phase that
+ * took longest of its recovery, and the second table has how many those are and how long all of their recovery took. `functions` are the programs'
+ * own ones, of which the first launch needed one that nobody on this host had compiled yet; `other devices` may be at the same.
  */
 #include <stdio.h>
 
@@ -70,6 +74,83 @@ static void print_line(const struct chaos *chaos, const char *name, int phase)
     printf("\n");
 }
 
+/* ------------------------------------------------------------------------------------------------ by cause */
+
+static int longest_of(const struct chaos_sample *sample)
+{
+    int longest = 0;
+
+    for (int i = 1; i < STORE_PHASES; i++) {
+        longest = sample->phase_ms[i] > sample->phase_ms[longest] ? i : longest;
+    }
+    return longest;
+}
+
+struct cause {
+    uint64_t count;
+    double p50, p99;
+};
+
+static struct cause cause_of(const struct chaos *chaos, enum chaos_kind kind, int phase)
+{
+    const struct pl_vec *samples = &chaos->tally.samples;
+    double *ms                   = PL_NEW_N(double, samples->count + 1);
+    struct cause cause           = {0};
+
+    if (ms == NULL) {
+        bench_die("out of host memory");
+    }
+    for (size_t i = 0; i < samples->count; i++) {
+        const struct chaos_sample *sample = pl_vec_at(samples, i);
+
+        if (sample->kind == kind && sample->alone && sample->phased &&
+            longest_of(sample) == phase) {
+            ms[cause.count++] = sample->recover_ms;
+        }
+    }
+    cause.p50 = bench_percentile(ms, cause.count, 0.5);
+    cause.p99 = bench_percentile(ms, cause.count, 0.99);
+    pl_free(ms);
+    return cause;
+}
+
+static void print_causes(const struct chaos *chaos)
+{
+    printf("\n  %-13s %-13s %8s %10s %10s\n", "fault", "longest was", "faults", "p50 ms",
+           "p99 ms");
+    for (size_t i = 0; i < PL_COUNT(ending); i++) {
+        for (int phase = 0; phase < STORE_PHASES; phase++) {
+            struct cause cause = cause_of(chaos, ending[i], phase);
+
+            if (cause.count > 0) {
+                printf("  %-13s %-13s %8llu %10.1f %10.1f\n", chaos_kind_name(ending[i]),
+                       store_phase_name((enum store_phase)phase),
+                       (unsigned long long)cause.count, cause.p50, cause.p99);
+            }
+        }
+    }
+}
+
+static void put_causes(struct pl_str *out, const struct chaos *chaos, enum chaos_kind kind)
+{
+    const char *comma = "";
+
+    pl_str_append(out, ",\"longest_was\":{");
+    for (int phase = 0; phase < STORE_PHASES; phase++) {
+        struct cause cause = cause_of(chaos, kind, phase);
+
+        if (cause.count > 0) {
+            pl_str_append(out, "%s\"%s\":{\"faults\":%llu,\"p50_ms\":%.3f,\"p99_ms\":%.3f}",
+                          comma, store_phase_name((enum store_phase)phase),
+                          (unsigned long long)cause.count, cause.p50, cause.p99);
+            comma = ",";
+        }
+    }
+    pl_str_append(out, "}");
+}
+
+/* ------------------------------------------------------------------------------------------------ the report */
+
 void chaos_where_print(const struct chaos *chaos)
 {
     uint64_t any = 0;
@@ -92,6 +173,7 @@ void chaos_where_print(const struct chaos *chaos)
         print_line(chaos, store_phase_name((enum store_phase)i), i);
     }
     print_line(chaos, "since noticed", STORE_PHASES);
+    print_causes(chaos);
 }
 
 void chaos_where_put(struct pl_str *out, const struct chaos *chaos, enum chaos_kind kind)
@@ -109,4 +191,5 @@ void chaos_where_put(struct pl_str *out, const struct chaos *chaos, enum chaos_k
                       median_of(chaos, kind, i, &count));
     }
     pl_str_append(out, "}");
+    put_causes(out, chaos, kind);
 }
