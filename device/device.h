@@ -457,9 +457,12 @@ void *device_cublas_symbol(struct device *device, const char *name);
 void *device_native_stream(struct device_stream *stream); /* CUstream */
 struct device *device_of_stream(struct device_stream *stream);
 
-/* Time spent inside the driver's calls by the calling thread since it started (CUDA only; 0 on CPU). */
+/*
+ * Time spent inside the driver's calls by the calling thread since it started (CUDA only; 0 on CPU), with what it took to read the clock beside them: so
+ * what a thread spent less this is what it would spend if nothing were counted.
+ */
 uint64_t device_driver_ns(void);
-void device_driver_time_enable(
-    bool on); /* off by default: measuring costs two clock reads a call */
+/* Off by default: to count costs two reads of the clock a call. Before there are threads that call the driver. */
+void device_driver_time_enable(bool on);
 
 #endif

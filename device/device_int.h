@@ -190,6 +190,7 @@ struct device_comm {
 
 /* Time in the driver: off, it costs one load a call. Relaxed: it guards no data. */
 extern _Atomic bool device_driver_time_on;
+extern uint64_t device_driver_time_clock_ns; /* a read of the clock takes so long */
 extern _Thread_local uint64_t device_driver_time_total_ns;
 
 /* Of device_slice_take(); -1: none. */

@@ -48,6 +48,7 @@ static void launch_done(struct worker_core *core, struct worker_stream *stream,
 {
     struct worker_launch *launch = worker_fifo_pop(&stream->running);
 
+    worker_launch_expect(stream->running.first);
     stream->over = stream->running.first == NULL ? stream->put : launch->put;
     worker_condemn_done(core, launch, stream);
     worker_pair_received(core, launch);

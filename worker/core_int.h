@@ -76,9 +76,12 @@ struct worker_operand {
     uint64_t offset;
     struct pl_box frame;
     struct kernel_arg arg; /* data.addr: byte offset inside the buffer */
-    /* Of a node: it is operand number (this - 1) of the launch, and shows this view of it; 0: it lies in the graph's memory, here. */
-    uint32_t graph_operand;
-    uint64_t graph_offset;
+};
+
+/* Of a graph's node: it is operand number `operand` - 1 of the launch, and shows this view of it; 0: it lies in the graph's memory, here. */
+struct worker_node_operand {
+    uint32_t operand;
+    uint64_t offset;
     struct pl_view view;
 };
 
@@ -169,6 +172,7 @@ struct worker_launch {
 
     /* All in the same allocation. */
     struct worker_operand *operands;
+    struct worker_node_operand *node_operands; /* of a node, for each; NULL otherwise */
     struct worker_piece *pieces;
     union kernel_scalar *scalars;
     uint64_t *after;
@@ -176,6 +180,18 @@ struct worker_launch {
     uint8_t *data;
     char *label;
 };
+
+/*
+ * Thousands of launches are in flight in a long chain: when its turn has come, nothing of the next one is in a cache any more. Its lines begin
+ * to come from memory while the one before is worked at. NULL: nobody is next.
+ */
+#define WORKER_EXPECTED_BYTES (sizeof(struct worker_launch) + sizeof(struct worker_operand))
+static inline void worker_launch_expect(const struct worker_launch *launch)
+{
+    for (size_t at = 0; launch != NULL && at < WORKER_EXPECTED_BYTES; at += 64) {
+        __builtin_prefetch((const char *)launch + at, 1);
+    }
+}
 
 struct worker_fifo {
     struct worker_launch *first;

@@ -13,26 +13,26 @@ static plasmon_status_t node_bind(struct graph_node *node,
                                   const struct worker_launch *launch, struct pl_err *err)
 {
     for (uint32_t i = 0; i < node->launch->operand_count; i++) {
-        struct worker_operand *operand = &node->launch->operands[i];
+        struct worker_operand *operand          = &node->launch->operands[i];
+        const struct worker_node_operand *shows = &node->launch->node_operands[i];
         const struct worker_operand *from;
         struct pl_box hull;
 
-        if (operand->graph_operand == 0) {
+        if (shows->operand == 0) {
             continue;
         }
-        from = &launch->operands[operand->graph_operand - 1];
-        hull = pl_view_hull(&operand->view);
-        if (operand->arg.dtype != from->arg.dtype ||
-            operand->view.ndim != from->frame.ndim ||
+        from = &launch->operands[shows->operand - 1];
+        hull = pl_view_hull(&shows->view);
+        if (operand->arg.dtype != from->arg.dtype || shows->view.ndim != from->frame.ndim ||
             !pl_box_contains(&from->frame, &hull)) {
             return pl_err_set(err, PLASMON_EINTERNAL,
                               "argument %u does not lie in operand %u of the launch", i,
-                              operand->graph_operand - 1);
+                              shows->operand - 1);
         }
         operand->frame = from->frame;
         {
             int64_t view[3 * PL_DIM_MAX];
-            size_t n = wire_view_put(&operand->view, view);
+            size_t n = wire_view_put(&shows->view, view);
 
             worker_operand_aim(operand, n, view);
         }

@@ -205,7 +205,7 @@ static bool operands_differ(const struct worker_launch *node, const struct graph
                             const struct worker_launch *launch)
 {
     for (uint32_t k = 0; k < node->operand_count; k++) {
-        uint32_t operand = node->operands[k].graph_operand;
+        uint32_t operand = node->node_operands[k].operand;
 
         if (operand != 0 && !place_equal(exec, launch, operand - 1)) {
             return true;
@@ -273,11 +273,11 @@ static void places_set(struct worker_graph *graph, const struct worker_launch *l
         to->scratch_offset = scratch[node->branch];
         to->scratch_bytes  = graph->branch_scratch[node->branch];
         for (uint32_t k = 0; k < to->operand_count; k++) {
-            struct worker_operand *operand = &to->operands[k];
+            const struct worker_node_operand *shows = &to->node_operands[k];
 
-            operand->offset = operand->graph_operand != 0
-                                  ? launch->operands[operand->graph_operand - 1].offset
-                                  : graph->memory_offset + operand->graph_offset;
+            to->operands[k].offset = shows->operand != 0
+                                         ? launch->operands[shows->operand - 1].offset
+                                         : graph->memory_offset + shows->offset;
         }
     }
 }

@@ -68,6 +68,7 @@ static struct worker_launch *launch_alloc(struct worker_core *core, size_t bytes
     if (class < WORKER_SIZE_CLASSES && core->spare[class] != NULL) {
         launch             = core->spare[class];
         core->spare[class] = launch->next;
+        worker_launch_expect(launch->next);
         memset(launch, 0, sizeof(*launch));
     } else {
         launch = pl_alloc(class < WORKER_SIZE_CLASSES ? (size_t)256 << class : bytes);
@@ -112,17 +113,19 @@ static void shape_get(const Plasmon__V1__Launch *message, struct kernel_launch_s
 }
 
 static struct worker_launch *launch_layout(struct worker_core *core,
-                                           const Plasmon__V1__Launch *message)
+                                           const Plasmon__V1__Launch *message, bool node)
 {
     size_t bytes        = sizeof(struct worker_launch);
     size_t label_length = message->label == NULL ? 0 : strlen(message->label);
     size_t operands     = part(&bytes, message->n_operands, sizeof(struct worker_operand));
-    size_t pieces       = part(&bytes, message->n_pieces, sizeof(struct worker_piece));
-    size_t scalars      = part(&bytes, message->n_scalars, sizeof(union kernel_scalar));
-    size_t after        = part(&bytes, message->n_after, sizeof(uint64_t));
-    size_t set          = part(&bytes, message->n_set, sizeof(struct worker_set));
-    size_t data         = part(&bytes, message->data.len, 1);
-    size_t label        = part(&bytes, label_length + 1, 1);
+    size_t node_operands =
+        part(&bytes, node ? message->n_operands : 0, sizeof(struct worker_node_operand));
+    size_t pieces  = part(&bytes, message->n_pieces, sizeof(struct worker_piece));
+    size_t scalars = part(&bytes, message->n_scalars, sizeof(union kernel_scalar));
+    size_t after   = part(&bytes, message->n_after, sizeof(uint64_t));
+    size_t set     = part(&bytes, message->n_set, sizeof(struct worker_set));
+    size_t data    = part(&bytes, message->data.len, 1);
+    size_t label   = part(&bytes, label_length + 1, 1);
     struct worker_launch *launch = launch_alloc(core, bytes);
     char *base                   = (char *)launch;
 
@@ -130,7 +133,11 @@ static struct worker_launch *launch_layout(struct worker_core *core,
         return NULL;
     }
 
-    launch->operands      = (struct worker_operand *)(void *)(base + operands);
+    launch->operands = (struct worker_operand *)(void *)(base + operands);
+    if (node) {
+        launch->node_operands =
+            (struct worker_node_operand *)(void *)(base + node_operands);
+    }
     launch->pieces        = (struct worker_piece *)(void *)(base + pieces);
     launch->scalars       = (union kernel_scalar *)(void *)(base + scalars);
     launch->after         = (uint64_t *)(void *)(base + after);
@@ -445,7 +452,7 @@ plasmon_status_t worker_launch_create(struct worker_core *core,
                                       const Plasmon__V1__Launch *message,
                                       struct worker_launch **out_launch, struct pl_err *err)
 {
-    struct worker_launch *launch = launch_layout(core, message);
+    struct worker_launch *launch = launch_layout(core, message, false);
     struct pl_err cause;
     plasmon_status_t status;
 
@@ -467,22 +474,25 @@ plasmon_status_t worker_launch_create(struct worker_core *core,
 /* ------------------------------------------------------------------------------------------------ nodes of graphs */
 
 static plasmon_status_t node_operand_get(const Plasmon__V1__Operand *message,
-                                         struct worker_operand *operand, struct pl_err *err)
+                                         struct worker_operand *operand,
+                                         struct worker_node_operand *node,
+                                         struct pl_err *err)
 {
     memset(operand, 0, sizeof(*operand));
-    operand->graph_operand = message->graph_operand;
-    operand->graph_offset  = message->graph_offset;
+    memset(node, 0, sizeof(*node));
+    node->operand = message->graph_operand;
+    node->offset  = message->graph_offset;
     if (message->n_view > 3 * PL_DIM_MAX || pl_dtype_bytes(message->dtype) == 0 ||
         (message->graph_operand == 0 && message->n_view != 0 &&
          message->n_view / 3 != message->n_frame / 2)) {
         return pl_err_set(err, PLASMON_EMALFORMED, "a node's operand with dtype %u",
                           message->dtype);
     }
-    operand->view.ndim = (uint32_t)(message->n_view / 3);
-    for (uint32_t i = 0; i < operand->view.ndim; i++) {
-        operand->view.start[i] = message->view[3 * i];
-        operand->view.count[i] = message->view[3 * i + 1];
-        operand->view.step[i]  = message->view[3 * i + 2];
+    node->view.ndim = (uint32_t)(message->n_view / 3);
+    for (uint32_t i = 0; i < node->view.ndim; i++) {
+        node->view.start[i] = message->view[3 * i];
+        node->view.count[i] = message->view[3 * i + 1];
+        node->view.step[i]  = message->view[3 * i + 2];
     }
     if (message->graph_operand == 0) {
         box_get(message->n_frame, message->frame, &operand->frame);
@@ -498,7 +508,7 @@ plasmon_status_t worker_node_create(struct worker_core *core,
                                     const Plasmon__V1__Launch *message,
                                     struct worker_launch **out_launch, struct pl_err *err)
 {
-    struct worker_launch *launch = launch_layout(core, message);
+    struct worker_launch *launch = launch_layout(core, message, true);
     plasmon_status_t status      = PLASMON_OK;
 
     if (launch == NULL) {
@@ -507,7 +517,8 @@ plasmon_status_t worker_node_create(struct worker_core *core,
     launch->kind        = (uint32_t)message->kind;
     launch->function_id = message->function;
     for (uint32_t i = 0; status == PLASMON_OK && i < launch->operand_count; i++) {
-        status = node_operand_get(message->operands[i], &launch->operands[i], err);
+        status = node_operand_get(message->operands[i], &launch->operands[i],
+                                  &launch->node_operands[i], err);
     }
     if (status != PLASMON_OK) {
         worker_launch_destroy(core, launch);

@@ -221,6 +221,7 @@ void worker_core_advance(struct worker_core *core)
     while (core->holds == 0 && core->queue.first != NULL && !worker_condemn_frozen(core) &&
            !others_turn(core) && room(core) && front_ready(core, core->queue.first)) {
         launch = worker_fifo_pop(&core->queue);
+        worker_launch_expect(core->queue.first);
         core->put_in_a_row += worker_launch_operations(core, launch);
         worker_queue_times_goes(core, launch);
         worker_launch_enqueue(core, launch);

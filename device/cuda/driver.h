@@ -146,7 +146,8 @@ static inline void device_cuda_call_begin(void)
 static inline void device_cuda_call_over(void)
 {
     if (device_cuda_call_begin_ns != 0) {
-        device_driver_time_total_ns += pl_now_ns() - device_cuda_call_begin_ns;
+        device_driver_time_total_ns +=
+            pl_now_ns() - device_cuda_call_begin_ns + device_driver_time_clock_ns;
         device_cuda_call_begin_ns = 0;
     }
 }
