@@ -12,7 +12,7 @@ chmod +x "$work/tools/setup" "$work/bin/clang"
 cat >"$work/CMakePresets.json" <<end
 {"version": 3, "configurePresets": [
   {"name": "check", "generator": "Ninja", "binaryDir": "\${sourceDir}/build/\${presetName}"},
-  {"name": "fuzz", "inherits": "check"}]}
+  {"name": "asan", "inherits": "check"}, {"name": "tsan", "inherits": "check"}, {"name": "fuzz", "inherits": "check"}]}
 end
 
 # project NAME=LABEL=COMMAND...: tests of the project; how often each has run is in its file in runs/.
@@ -24,6 +24,7 @@ project() {
         echo 'project(checked LANGUAGES NONE)'
         echo 'enable_testing()'
         echo 'add_custom_target(plasmon_fuzzers)'
+        echo 'add_custom_target(plasmon_tests_tsan)'
     } >"$work/CMakeLists.txt"
     for one in "$@"; do
         test=${one%%=*} rest=${one#*=}
@@ -34,10 +35,10 @@ project() {
         echo "set_tests_properties($test PROPERTIES LABELS ${rest%%=*})" >>"$work/CMakeLists.txt"
     done
 }
-checked() { # STAGE: status, and what it printed
+checked() { # [STAGE]: status, and what it printed
     status=0
     (cd "$work" && cmake --preset check) >/dev/null
-    PATH=$work/bin:$PATH CI='' "$work/tools/check" --stage "$1" >"$work/out" 2>&1 || status=$?
+    PATH=$work/bin:$PATH CI='' "$work/tools/check" ${1:+--stage "$1"} >"$work/out" 2>&1 || status=$?
     cat "$work/out"
 }
 ran() { # NAME TIMES
@@ -82,6 +83,14 @@ an_old_finding() {
     [ "$status" -eq 0 ] && [ -e "$work/build/fuzz/findings/fuzz_rare-crash-0" ] && ! grep -q finding "$work/out"
 }
 
+# What the next stages need is built beside a stage's tests. Here that has ended when they do.
+built_ahead_first() {
+    project 'test_long=unit=for _ in $(seq 200); do [ -e ../fuzz/build.ninja ] && exec sleep 1; sleep 0.1; done; exit 1'
+    checked ''
+    grep -q '^tests .* 1       0   passed$' "$work/out"
+}
+
+claim what_is_built_ahead_may_end_before_the_tests built_ahead_first
 claim a_test_that_passes_alone_is_unsteady_and_counts_as_passed a_test_that_passes_alone
 claim a_test_that_fails_again_fails_the_stage a_test_that_fails_again
 claim the_second_run_has_the_seed_of_the_first a_seed_is_given_again
