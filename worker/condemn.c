@@ -87,6 +87,20 @@ static bool waits_for_stuck(const struct worker_core *core,
     return false;
 }
 
+/* Acquire: pairs with the device's write; the host need not see more than the number. */
+static uint64_t begun_in(const struct worker_core *core, uint32_t stream)
+{
+    return __atomic_load_n(&core->timeline->begun[stream].value, __ATOMIC_ACQUIRE);
+}
+
+/* Over, as far as the device is concerned: its word is there, or is still to come behind one that has begun, for one word may speak for several. */
+static bool is_over(const struct worker_core *core, const struct worker_launch *launch,
+                    uint32_t stream)
+{
+    return launch->seq <= worker_stream_word(core, stream) ||
+           launch->seq < begun_in(core, stream);
+}
+
 /* Does everything else that is unfinished wait for the condemned launch? */
 static bool drained(struct worker_core *core)
 {
@@ -103,7 +117,7 @@ static bool drained(struct worker_core *core)
         uint8_t *bits = &core->followed[launch->seq % STORE_RING];
 
         *bits &= (uint8_t)~FOLLOWED_STUCK;
-        if (launch->seq <= worker_stream_word(core, stream)) {
+        if (is_over(core, launch, stream)) {
             continue;
         }
         stuck[stream] |=
@@ -196,9 +210,7 @@ static void forced_condemn(struct worker_core *core, uint64_t now_ns)
 static void stream_look(struct worker_core *core, uint32_t stream, uint64_t now_ns)
 {
     struct worker_stream *mine = &core->streams[stream];
-    /* Acquire: pairs with the device's write; the host need not see more than the number. */
-    uint64_t begun =
-        __atomic_load_n(&core->timeline->begun[stream].value, __ATOMIC_ACQUIRE);
+    uint64_t begun             = begun_in(core, stream);
     struct worker_launch *launch;
 
     if (begun <= worker_stream_word(core, stream)) {

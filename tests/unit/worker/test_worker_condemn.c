@@ -130,6 +130,35 @@ TEST(what_takes_too_long_beside_it_is_not_waited_for)
     fake_destroy(fake);
 }
 
+/* Its word comes behind the launch that does not end: one word speaks for several. */
+TEST(what_lies_before_it_in_its_stream_is_over_when_it_has_begun)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    limited(fake, 2, 2, 100, 1);
+    begins(fake, 0, 2);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    (void)worker_core_tick(fake->core, 110 * MS);
+    ASSERT_STR(fake_reports(fake), "condemned:2:ETIMELIMIT fence:2");
+    fake_destroy(fake);
+}
+
+TEST(what_lies_before_one_that_has_not_begun_may_finish)
+{
+    struct fake *fake = fake_create();
+
+    fake_fill(fake, 1, 1, 4);
+    limited(fake, 2, 2, 100, 1);
+    force(fake, 2);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    ASSERT_STR(fake_reports(fake), "condemned:2:ECANCELLED");
+    begins(fake, 0, 2);
+    (void)worker_core_tick(fake->core, 15 * MS);
+    ASSERT_STR(fake_reports(fake), "fence:2");
+    fake_destroy(fake);
+}
+
 TEST(nothing_is_enqueued_once_a_launch_is_condemned)
 {
     struct fake *fake = fake_create();
