@@ -136,7 +136,7 @@ static void prepare_hosts(struct chaos *chaos)
         1u << CHAOS_TRANSFER_STALL | 1u << CHAOS_TRANSFER_CUT | 1u << CHAOS_TRANSFER;
 
     if ((chaos->kinds & theirs) != 0 &&
-        !chaos_hosts_start(&chaos->hosts, chaos->cluster.dir, why)) {
+        !chaos_hosts_start(&chaos->cluster, &chaos->hosts, why)) {
         leave_out(chaos, CHAOS_TRANSFER_STALL, why);
         leave_out(chaos, CHAOS_TRANSFER_CUT, why);
         leave_out(chaos, CHAOS_TRANSFER, why);
@@ -433,7 +433,7 @@ static int play(struct chaos *chaos, const struct chaos_options *given)
     chaos_report_print(chaos);
     written = chaos_report_write(chaos, given->json, given->plot);
     chaos_say(cluster, "the cluster is ended");
-    ended = chaos_hosts_end(&chaos->hosts);
+    ended = chaos_hosts_end(cluster, &chaos->hosts);
     ended = chaos_cluster_end(cluster, given->keep || !good || !verdict.good || !ended) &&
             ended;
     return good && verdict.good && ended && written && !(given->strict && verdict.late)

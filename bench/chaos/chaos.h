@@ -51,6 +51,7 @@ enum {
     CHAOS_TOGETHER    = 2, /* faults */
     CHAOS_TEXT_BYTES  = 1024,
     CHAOS_PATH_BYTES  = 160,
+    CHAOS_ENDED_BYTES = 128,
 };
 
 /* ------------------------------------------------------------------------------------------------ the board */
@@ -160,6 +161,10 @@ void chaos_start_player(struct chaos_cluster *cluster, uint32_t slot);
 void chaos_kill(pid_t *io_pid);
 /* Has it ended? Then it is reaped: *out_status as of waitpid(). */
 bool chaos_has_ended(pid_t pid, int *out_status);
+/* The same of a daemon: then *io_pid becomes 0, and the text says how it ended. NULL: it runs, or there is none. */
+const char *chaos_ended(pid_t *io_pid, const char *name, char text[CHAOS_ENDED_BYTES]);
+/* By SIGTERM, as an operator would; *io_pid becomes 0. false: it did not end well; says so. */
+bool chaos_end_daemon(const struct chaos_cluster *cluster, pid_t *io_pid, const char *name);
 /* What libplasmon says in this process goes to that stream, from now on. */
 void chaos_log_to(FILE *file);
 /* What ends in the middle without being told to, in words, or NULL. */

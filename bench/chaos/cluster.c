@@ -393,16 +393,16 @@ void chaos_kill(pid_t *io_pid)
     }
 }
 
-static const char *ended_by(const char *name, int status, char text[128])
+static const char *ended_by(const char *name, int status, char text[CHAOS_ENDED_BYTES])
 {
-    (void)snprintf(text, 128, "%s %s %d", name,
+    (void)snprintf(text, CHAOS_ENDED_BYTES, "%s %s %d", name,
                    WIFSIGNALED(status) ? "was ended by signal"
                                        : "ended by itself with status",
                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     return text;
 }
 
-static const char *ended(pid_t *io_pid, const char *name, char text[128])
+const char *chaos_ended(pid_t *io_pid, const char *name, char text[CHAOS_ENDED_BYTES])
 {
     int status;
 
@@ -414,7 +414,7 @@ static const char *ended(pid_t *io_pid, const char *name, char text[128])
 }
 
 /* One that stood still, or had no Redis, for longer than its lease may find that the other one goes on. */
-static const char *head_ended(struct chaos_cluster *cluster, char text[128])
+static const char *head_ended(struct chaos_cluster *cluster, char text[CHAOS_ENDED_BYTES])
 {
     int status;
 
@@ -432,17 +432,17 @@ static const char *head_ended(struct chaos_cluster *cluster, char text[128])
 
 const char *chaos_who_ended(struct chaos_cluster *cluster)
 {
-    static char text[128];
-    const char *who = ended(&cluster->redis, "redis-server", text);
+    static char text[CHAOS_ENDED_BYTES];
+    const char *who = chaos_ended(&cluster->redis, "redis-server", text);
 
     who = who != NULL ? who : head_ended(cluster, text);
-    who =
-        who != NULL ? who : ended(&cluster->standby, "plasmon-head, which stood by,", text);
-    return who != NULL ? who : ended(&cluster->store, "plasmon-store", text);
+    who = who != NULL
+              ? who
+              : chaos_ended(&cluster->standby, "plasmon-head, which stood by,", text);
+    return who != NULL ? who : chaos_ended(&cluster->store, "plasmon-store", text);
 }
 
-/* By SIGTERM, as an operator would. false: it did not end well. */
-static bool end_daemon(const struct chaos_cluster *cluster, pid_t *io_pid, const char *name)
+bool chaos_end_daemon(const struct chaos_cluster *cluster, pid_t *io_pid, const char *name)
 {
     uint64_t began_ns      = pl_now_ns();
     struct chaos_late late = {0};
@@ -482,9 +482,9 @@ bool chaos_cluster_end(struct chaos_cluster *cluster, bool keep)
     }
     chaos_kill(&cluster->doctor);
     plasmon_finish(cluster->client);
-    good = end_daemon(cluster, &cluster->store, "plasmon-store");
-    good = end_daemon(cluster, &cluster->standby, "plasmon-head --standby") && good;
-    good = end_daemon(cluster, &cluster->head, "plasmon-head") && good;
+    good = chaos_end_daemon(cluster, &cluster->store, "plasmon-store");
+    good = chaos_end_daemon(cluster, &cluster->standby, "plasmon-head --standby") && good;
+    good = chaos_end_daemon(cluster, &cluster->head, "plasmon-head") && good;
     for (uint32_t i = 0; i < cluster->devices; i++) {
         pid_t worker = chaos_worker(cluster, i);
 
@@ -492,7 +492,8 @@ bool chaos_cluster_end(struct chaos_cluster *cluster, bool keep)
             (void)kill(worker, SIGKILL); /* of a store that did not end it */
         }
     }
-    (void)end_daemon(cluster, &cluster->redis, "redis-server"); /* is not ours to judge */
+    (void)chaos_end_daemon(cluster, &cluster->redis,
+                           "redis-server"); /* is not ours to judge */
     chaos_unwatch_devices(cluster);
     chaos_relay_destroy(cluster->relay);
     pl_fd_unmap(cluster->board, sizeof(struct chaos_board));

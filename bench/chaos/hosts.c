@@ -9,14 +9,12 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,7 +23,6 @@
 
 #define S           UINT64_C(1000000000)
 #define UP_NS       (60 * S)
-#define END_NS      (60 * S)
 #define NAP_NS      5000000
 #define ELEMENTS    ((int64_t)CHAOS_HOSTS_MIB << 17) /* of 8 bytes */
 #define READ_MS     30000
@@ -112,47 +109,13 @@ static pid_t *process_at(struct chaos_hosts *hosts, uint32_t i)
 
 const char *chaos_hosts_who_ended(struct chaos_hosts *hosts)
 {
-    static char text[128];
+    static char text[CHAOS_ENDED_BYTES];
+    const char *who = NULL;
 
-    for (uint32_t i = 0; i <= CHAOS_HOSTS; i++) {
-        int status;
-
-        if (chaos_has_ended(*process_at(hosts, i), &status)) {
-            *process_at(hosts, i) = 0;
-            (void)snprintf(text, sizeof(text), "%s ended by itself with %s %d", names[i],
-                           WIFSIGNALED(status) ? "signal" : "status",
-                           WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-            return text;
-        }
+    for (uint32_t i = 0; i <= CHAOS_HOSTS && who == NULL; i++) {
+        who = chaos_ended(process_at(hosts, i), names[i], text);
     }
-    return NULL;
-}
-
-static bool end_one(pid_t *io_pid, const char *name)
-{
-    uint64_t began_ns = pl_now_ns();
-    int status        = 0;
-
-    if (*io_pid <= 0) {
-        return true;
-    }
-    (void)kill(*io_pid, SIGTERM);
-    while (!chaos_has_ended(*io_pid, &status)) {
-        if (pl_now_ns() - began_ns > END_NS) {
-            fprintf(stderr, "plasmon bench: %s does not end by SIGTERM\n", name);
-            chaos_kill(io_pid);
-            return false;
-        }
-        nap();
-    }
-    *io_pid = 0;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        fprintf(stderr, "plasmon bench: %s ended by SIGTERM with %s %d\n", name,
-                WIFEXITED(status) ? "status" : "signal",
-                WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
-        return false;
-    }
-    return true;
+    return who;
 }
 
 static void let_go(struct chaos_hosts *hosts)
@@ -166,7 +129,7 @@ static void let_go(struct chaos_hosts *hosts)
     }
 }
 
-bool chaos_hosts_end(struct chaos_hosts *hosts)
+bool chaos_hosts_end(const struct chaos_cluster *cluster, struct chaos_hosts *hosts)
 {
     bool good = true;
 
@@ -176,7 +139,7 @@ bool chaos_hosts_end(struct chaos_hosts *hosts)
         hosts->client = NULL;
     }
     for (uint32_t i = 0; i <= CHAOS_HOSTS; i++) {
-        good = end_one(process_at(hosts, i), names[i]) && good;
+        good = chaos_end_daemon(cluster, process_at(hosts, i), names[i]) && good;
     }
     return good;
 }
@@ -466,11 +429,12 @@ static void must_move_once(struct chaos_hosts *hosts)
     }
 }
 
-bool chaos_hosts_start(struct chaos_hosts *hosts, const char *dir,
+bool chaos_hosts_start(const struct chaos_cluster *cluster, struct chaos_hosts *hosts,
                        char out_why[CHAOS_HOSTS_WHY_MAX])
 {
     char program[256], address[CHAOS_PATH_BYTES];
     const char *const argv[] = {program, "--listen", address, NULL};
+    const char *dir          = cluster->dir;
 
     *hosts = (struct chaos_hosts){.end = {-1, -1}};
     bench_must_find("plasmon-head", program);
@@ -481,7 +445,7 @@ bool chaos_hosts_start(struct chaos_hosts *hosts, const char *dir,
         (void)snprintf(
             out_why, CHAOS_HOSTS_WHY_MAX,
             "a second host needs a process namespace, which takes CAP_SYS_ADMIN");
-        (void)chaos_hosts_end(hosts); /* what it says is on stderr */
+        (void)chaos_hosts_end(cluster, hosts); /* what it says is on stderr */
         return false;
     }
     hosts->store[0] = start_store(dir, address, 0);
@@ -490,7 +454,7 @@ bool chaos_hosts_start(struct chaos_hosts *hosts, const char *dir,
     if (!chaos_hosts_find(hosts)) {
         (void)snprintf(out_why, CHAOS_HOSTS_WHY_MAX,
                        "connections of other processes may not be opened here");
-        (void)chaos_hosts_end(hosts);
+        (void)chaos_hosts_end(cluster, hosts);
         return false;
     }
     let_go(hosts);

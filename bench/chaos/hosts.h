@@ -27,6 +27,8 @@ enum {
     CHAOS_HOSTS_WHY_MAX = 256,
 };
 
+struct chaos_cluster;
+
 struct chaos_hosts {
     pid_t head, store[CHAOS_HOSTS];
     struct plasmon_client *client; /* NULL: there are no such hosts */
@@ -44,13 +46,13 @@ struct chaos_hosts {
 /*
  * Starts them, and moves one object; exits when that fails where it is possible.
  *
- * @param dir      folder for their logs and sockets; borrowed for the call.
+ * @param cluster  whose folder takes their logs and sockets; borrowed for the call.
  * @param out_why  of false: why that is not possible here.
  */
-bool chaos_hosts_start(struct chaos_hosts *hosts, const char *dir,
+bool chaos_hosts_start(const struct chaos_cluster *cluster, struct chaos_hosts *hosts,
                        char out_why[CHAOS_HOSTS_WHY_MAX]);
 /* In order, as an operator would. false: one of them did not end well; says so. */
-bool chaos_hosts_end(struct chaos_hosts *hosts);
+bool chaos_hosts_end(const struct chaos_cluster *cluster, struct chaos_hosts *hosts);
 /* What ended without being told to, in words; NULL: none has. */
 const char *chaos_hosts_who_ended(struct chaos_hosts *hosts);
 
