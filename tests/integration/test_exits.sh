@@ -59,13 +59,14 @@ ends() {
     clean "$said"
 }
 
-# Those of a group run side by side; what one of them says is shown when it fails.
+# Those of a group run side by side, so many at once; what one of them says is shown when it fails.
+at_once=4
 many() {
     pids=
     for one in "$@"; do
         eval "$one" >"$XDG_RUNTIME_DIR/many.$(echo "$one" | tr -c 'a-z0-9\n' _)" 2>&1 &
         pids="$pids $!:$(echo "$one" | tr -c 'a-z0-9\n' _)"
-        [ "$(echo "$pids" | wc -w)" -lt 4 ] || reap_many || return 1
+        [ "$(echo "$pids" | wc -w)" -lt "$at_once" ] || reap_many || return 1
     done
     reap_many
 }
@@ -110,7 +111,11 @@ without_a_head() {
     for command in $commands; do
         set -- "$@" "ends 1 $command $plasmon $command $(words "$command")"
     done
+    at_once=$# # they only wait, as long as a connection may take
     PLASMON_ADDRESS=$nowhere many "$@"
+    result=$?
+    at_once=4
+    return $result
 }
 with_a_wrong_token() {
     set --
@@ -145,17 +150,31 @@ private_cluster() { # of its own, which is gone with it
     [ -z "$under" ] || return 0
     ends 0 private env -u PLASMON_ADDRESS "$examples/09_average" && ends 0 doctor "$plasmon" doctor
 }
-# SIGNAL STATUS COMMAND..: sent when the command is at work.
+# OF..: what the head says of the cluster, added up.
+sum_of() {
+    PLASMON_TOKEN=secret-of-the-test "$plasmon" status --address "$here" --json |
+        /usr/bin/python3 -c 'import json, sys; status = json.load(sys.stdin); print(sum(status[of] for of in sys.argv[1:]))' "$@"
+}
+# OF BEFORE: until that figure of the cluster is another one, by which the command is at work. One that ends before is seen by who waits for it.
+at_work() {
+    for _ in $(seq 600); do
+        [ "$(sum_of "$1")" = "$2" ] || return 0
+        sleep 0.1
+    done
+}
+# OF SIGNAL STATUS COMMAND..: sent when the command is at work, which is seen by that figure.
 interrupted() {
-    signal=$1
-    wanted=$2
-    shift 2
+    figure=$1
+    signal=$2
+    wanted=$3
+    before=$(sum_of "$figure")
+    shift 3
     # shellcheck disable=SC2086
     PLASMON_TOKEN=secret-of-the-test PLASMON_ADDRESS=$here $under "$@" >"$XDG_RUNTIME_DIR/said.signal" 2>&1 &
     pid=$!
-    sleep 2
+    at_work "$figure" "$before"
     while kill -"$signal" "$pid" 2>/dev/null; do # one that came before there was a handler is ignored
-        sleep 1
+        sleep 0.1
         [ "$(cut -d ' ' -f 3 "/proc/$pid/stat" 2>/dev/null)" != Z ] || break
     done
     wait "$pid"
@@ -167,12 +186,12 @@ interrupted() {
     }
     clean "$XDG_RUNTIME_DIR/said.signal"
 }
-a_timeline_that_is_interrupted() { interrupted INT 0 "$plasmon" timeline --seconds 600 --out "$XDG_RUNTIME_DIR/trace.json"; }
+a_timeline_that_is_interrupted() { interrupted clients INT 0 "$plasmon" timeline --seconds 600 --out "$XDG_RUNTIME_DIR/trace.json"; }
 programs_that_are_killed() { # nothing to look for in them; what they had goes
-    interrupted TERM 143 "$plasmon" bench tasks --tasks 100000000 && interrupted KILL 137 "$plasmon" bench tasks --tasks 100000000 || return 1
+    interrupted tasks_done TERM 143 "$plasmon" bench tasks --tasks 100000000 &&
+        interrupted tasks_done KILL 137 "$plasmon" bench tasks --tasks 100000000 || return 1
     for _ in $(seq 300); do
-        left=$(PLASMON_TOKEN=secret-of-the-test "$plasmon" status --address "$here" --json |
-            /usr/bin/python3 -c 'import json, sys; status = json.load(sys.stdin); print(status["objects"] + status["tasks_queued"])')
+        left=$(sum_of objects tasks_queued)
         [ "$left" = 0 ] && return 0
         sleep 0.2
     done
@@ -182,9 +201,10 @@ programs_that_are_killed() { # nothing to look for in them; what they had goes
 # Daemons that end while somebody works: SIGTERM, first the store with its worker, then the head.
 daemons_that_are_ended_in_the_middle() {
     logs=$XDG_RUNTIME_DIR/plasmon-$(id -u)
+    before=$(sum_of tasks_done)
     PLASMON_TOKEN=secret-of-the-test PLASMON_ADDRESS=$here "$plasmon" bench tasks --tasks 100000000 >"$XDG_RUNTIME_DIR/said.bench" 2>&1 &
     pid=$!
-    sleep 2
+    at_work tasks_done "$before"
     "$plasmon" stop || return 1
     kill -KILL "$pid" 2>/dev/null
     wait "$pid"

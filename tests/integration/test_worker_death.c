@@ -445,34 +445,43 @@ static void expect_failed(struct plasmon_client *client, struct plasmon_ref *ref
     ASSERT_CONTAINS(plasmon_error(client), "is gone");
 }
 
+static void script_write(const char *name, const char *text)
+{
+    char path[256];
+    FILE *script;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", cluster_folder(), name);
+    script = fopen(path, "we");
+    ASSERT_NOT_NULL(script);
+    (void)fputs(text, script);
+    ASSERT_EQ(fclose(script), 0);
+    ASSERT_EQ(chmod(path, 0700), 0);
+}
+
 /*
- * A folder of programs in which workers of device 0 end at once as soon as the file `dead` is there: a device that does not come up
- * again, with launches that nobody ever enqueues.
+ * A folder of programs in which the starts of device 0's workers hang as soon as the file `dead` is there: a device that does not come up
+ * again, with launches that nobody ever enqueues. (Three starts that hang give it up; of those that end at once it takes eleven, with pauses.)
  */
 static void use_breakable_workers(char dead[256])
 {
-    static const char *const daemons[] = {"plasmon-store", "plasmon-head"};
-    const char *real                   = getenv("PLASMON_BIN_DIR");
-    char path[256], target[512];
-    FILE *script;
+    const char *real = getenv("PLASMON_BIN_DIR");
+    char path[256], text[1024];
 
     ASSERT_NOT_NULL(real);
     (void)snprintf(dead, 256, "%s/dead", cluster_folder());
-    for (size_t i = 0; i < PL_COUNT(daemons); i++) {
-        (void)snprintf(path, sizeof(path), "%s/%s", cluster_folder(), daemons[i]);
-        (void)snprintf(target, sizeof(target), "%s/%s", real, daemons[i]);
-        ASSERT_EQ(symlink(target, path), 0);
-    }
-    (void)snprintf(path, sizeof(path), "%s/plasmon-worker", cluster_folder());
-    script = fopen(path, "we");
-    ASSERT_NOT_NULL(script);
-    (void)fprintf(
-        script,
-        "#!/bin/sh\ncase \" $* \" in *' --host-device 0 '*) [ ! -e '%s' ] || exit 1 "
-        ";; esac\nexec '%s/plasmon-worker' \"$@\"\n",
+    (void)snprintf(path, sizeof(path), "%s/plasmon-head", cluster_folder());
+    (void)snprintf(text, sizeof(text), "%s/plasmon-head", real);
+    ASSERT_EQ(symlink(text, path), 0);
+    (void)snprintf(text, sizeof(text),
+                   "#!/bin/sh\nexec '%s/plasmon-store' \"$@\" --worker-start-lease 2500\n",
+                   real);
+    script_write("plasmon-store", text);
+    (void)snprintf(
+        text, sizeof(text),
+        "#!/bin/sh\ncase \" $* \" in *' --host-device 0 '*) [ ! -e '%s' ] || exec "
+        "sleep 1000 ;; esac\nexec '%s/plasmon-worker' \"$@\"\n",
         dead, real);
-    ASSERT_EQ(fclose(script), 0);
-    ASSERT_EQ(chmod(path, 0700), 0);
+    script_write("plasmon-worker", text);
     ASSERT_EQ(setenv("PLASMON_BIN_DIR", cluster_folder(), 1), 0);
 }
 

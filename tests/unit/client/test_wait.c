@@ -98,6 +98,8 @@ TEST(a_failure_says_which_task_and_which_was_first)
     second = fake_head_seen(f.head).last_task;
     fake_head_fail(f.head, first, PLASMON_EFUNCTION, "on device 1: illegal access", first);
     fake_head_fail(f.head, second, PLASMON_EDEPENDENCY, "its input failed", first);
+    CALL_OK(plasmon_wait(f.client, &x, 1, 1, 10000, NULL,
+                         NULL)); /* else it asks the fake, which does not answer */
     ASSERT_STATUS(plasmon_get(f.client, x, data, sizeof(data), 10000), PLASMON_EDEPENDENCY);
     (void)snprintf(want, sizeof(want), "task %llu (axpy) failed: its input failed",
                    (unsigned long long)second);
