@@ -707,8 +707,17 @@ void head_task_cancel(struct head_core *core, struct head_task *task, bool force
     head_failure_release(failure);
 }
 
+/* Nobody asked for it. (A put by shared memory has no number either.) */
+static bool is_own(const struct head_task *task)
+{
+    return task->id == 0 && task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_ALLOC &&
+           task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_SEAL;
+}
+
 void head_task_describe(const struct head_task *task, char out[160])
 {
+    char number[32] = "";
+
     if (task->spilled != NULL) {
         (void)snprintf(out, 160, "%s on device %u",
                        task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST ? "spill"
@@ -721,13 +730,14 @@ void head_task_describe(const struct head_task *task, char out[160])
                                         "put",  "get",  "open", "close"};
     const char *kind = task->kind < PL_COUNT(kinds) ? kinds[task->kind] : "task";
 
-    if (task->id == 0) {
-        (void)snprintf(out, 160, "internal %s on device %u", kind, task->device->index);
-    } else if (task->label != NULL) {
-        (void)snprintf(out, 160, "%s %llu '%.60s' on device %u", kind,
-                       (unsigned long long)task->id, task->label, task->device->index);
-    } else {
-        (void)snprintf(out, 160, "%s %llu on device %u", kind, (unsigned long long)task->id,
+    if (task->id != 0) {
+        (void)snprintf(number, sizeof(number), " %llu", (unsigned long long)task->id);
+    }
+    if (task->label != NULL && !is_own(task)) {
+        (void)snprintf(out, 160, "%s%s '%.60s' on device %u", kind, number, task->label,
                        task->device->index);
+    } else {
+        (void)snprintf(out, 160, "%s%s%s on device %u", is_own(task) ? "internal " : "",
+                       kind, number, task->device->index);
     }
 }

@@ -452,12 +452,15 @@ static plasmon_status_t dir_failed(struct store_spill_files *files,
                                    struct store_spill_dir *dir, bool was_full, int error,
                                    struct pl_err *err)
 {
+    bool no_room = error == ENOSPC || error == EDQUOT;
+
     dir->full     = true;
     dir->again_ns = pl_now_ns() + files->again_after_ns;
-    (void)pl_err_set(err, error == ENOSPC || error == EDQUOT ? PLASMON_ELIMIT : PLASMON_EIO,
-                     "spill directory %s: %s; free space there, or start plasmon-store "
-                     "with another --spill-dir",
-                     dir->path, strerror(error));
+    (void)pl_err_set(err, no_room ? PLASMON_ELIMIT : PLASMON_EIO,
+                     "spill directory %s: %s; %s start plasmon-store with another "
+                     "--spill-dir",
+                     dir->path, strerror(error),
+                     no_room ? "free space there, or" : "look at its disk, or");
     if (!was_full) {
         pl_warn("store", "%s", err->text);
     }

@@ -503,6 +503,8 @@ TEST(a_put_that_finds_no_memory_fails_and_leaves_nothing_open)
 
     CLUSTER_OK(plasmon_put(client, data, &shape, NULL, &first));
     ASSERT_STATUS(plasmon_put(client, data, &shape, NULL, &second), PLASMON_EDEVMEM);
+    ASSERT_CONTAINS(plasmon_error(client), "put on device 0");
+    ASSERT_TRUE(strstr(plasmon_error(client), "internal") == NULL); /* it was ours */
     CLUSTER_OK(plasmon_release(client, first));
     CLUSTER_OK(plasmon_put(client, data, &shape, NULL,
                            &second)); /* and its memory is free again */

@@ -901,6 +901,29 @@ TEST(who_reads_it_finds_it_there)
     end();
 }
 
+/* One that had a direct way when it was planned: the next worker of its device has none. It fails, and nobody else does. */
+TEST(who_lost_the_direct_way_meanwhile_is_told_why)
+{
+    uint64_t dim = VALUE / 4;
+
+    test_expect_log(); /* that it is full */
+    begin_with_files();
+    core_announce(core, "a", 2);
+    ASSERT_EQ(core_join(core, "a", 1), 1);
+    for (uint64_t id = 1; id <= 30; id++) {
+        core_submit(core, session, id, 0, 0, &dim, 1);
+    }
+    for (uint64_t id = 101; id <= 112; id++) {
+        core_submit(core, session, 100 + id, 1, id, NULL, 0);
+    }
+    head_device_at(core, 1)->peer_capable = false;
+    settle_disk(true);
+    ASSERT_TRUE(spill->stranded > 0);
+    ASSERT_TRUE(core->tasks_failed > 0);
+    assert_all_there(101, 30);
+    end();
+}
+
 /* .. on another device, too, that has no direct way to the one where it stayed: it comes back there, and goes on from there. */
 static void read_elsewhere(bool slab_is_there)
 {

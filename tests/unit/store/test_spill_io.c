@@ -177,6 +177,7 @@ static void leaves_nothing(plasmon_status_t status, int place_error, int settle_
     disk.write_error  = write_error;
     disk.room         = room;
     ASSERT_STATUS(store_spill_files_write(&files, 2, data, BYTES, &err), status);
+    ASSERT_EQ(strstr(err.text, "free space") != NULL, status == PLASMON_ELIMIT);
     ASSERT_TRUE(!store_spill_files_has(&files, 2, BYTES));
     ASSERT_EQ(blocks_taken(), taken);
     ASSERT_EQ(files.dirs[0].bytes_used, BYTES);
