@@ -93,11 +93,12 @@ void list_node_json(const Plasmon__V1__NodeRow *row, struct pl_str *out)
     json_number(out, "queued", row->queued);
     json_number(out, "launches", row->launches);
     json_number(out, "restarts", row->restarts);
-    json_number(out, "spill_memory_bytes", row->spill_memory);
-    json_number(out, "spill_memory_used", row->spill_memory_used);
-    json_number(out, "spill_file_bytes", row->spill_files);
-    json_number(out, "spill_file_used", row->spill_files_used);
-    pl_str_append(out, "}");
+    json_open(out, "spill", '{');
+    json_number(out, "memory_bytes", row->spill_memory);
+    json_number(out, "memory_used", row->spill_memory_used);
+    json_number(out, "file_bytes", row->spill_files);
+    json_number(out, "file_used", row->spill_files_used);
+    pl_str_append(out, "}}");
 }
 
 static int ask(const struct list *list, struct plasmon_client *client,

@@ -29,6 +29,7 @@ struct start {
     uint32_t port;
     struct cli_texts listen;
     const char *token_file;
+    const char *token_before;
     const char *namespaces;
     const char *metrics;
     const char *lineage_bytes;
@@ -70,6 +71,9 @@ static const struct cli_option options[] = {
      "with --head: listen there too (host:port or unix:/path); repeatable"},
     {"--token-file", "FILE", CLI_TEXT, AT(token_file),
      "file with the cluster's token [$PLASMON_TOKEN]"},
+    {"--token-before", "FILE", CLI_TEXT, AT(token_before),
+     "with --head: the token that it was before is taken, too, while some still have that "
+     "(docs/security.md)"},
     {"--metrics", "ADDRESS", CLI_TEXT, AT(metrics),
      "with --head: figures for Prometheus over HTTP, GET /metrics, at host:port, or at a "
      "port of 127.0.0.1 [none]"},
@@ -293,6 +297,7 @@ static int start_head(const struct start *start, struct cli_node *node)
         add(&arguments, "--listen", start->listen.text[i]);
     }
     add(&arguments, "--token-file", start->token_file);
+    add(&arguments, "--token-before", start->token_before);
     add(&arguments, "--tls-cert", start->tls_cert);
     add(&arguments, "--tls-key", start->tls_key);
     add(&arguments, "--tls-ca", start->tls_ca);
@@ -619,10 +624,11 @@ static int run(int argc, char **argv)
         (start.port != 0 || start.listen.count > 0 || start.transfer != NULL ||
          start.policy != NULL || start.namespaces != NULL || start.metrics != NULL ||
          start.lineage_bytes != NULL || start.shadow_bytes != NULL ||
-         start.journal != NULL)) {
+         start.journal != NULL || start.token_before != NULL)) {
         return cli_usage(&cli_start,
                          "--port, --listen, --transfer, --policy, --namespaces, --metrics, "
-                         "--lineage-bytes, --shadow-bytes and --journal belong to --head");
+                         "--lineage-bytes, --shadow-bytes, --journal and --token-before "
+                         "belong to --head");
     }
     if (start.journal_password_file != NULL && start.journal == NULL) {
         return cli_usage(&cli_start, "--journal-password-file belongs to --journal");

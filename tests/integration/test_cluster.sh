@@ -132,7 +132,7 @@ stop_leaves_nothing() {
 beside=$XDG_RUNTIME_DIR/o # another job's runtime folder
 beside() { XDG_RUNTIME_DIR=$beside PLASMON_TOKEN=secret-of-the-test "$plasmon" "$@"; }
 two_clusters_start_at_once() {
-    mkdir "$beside"
+    mkdir -p "$beside"
     beside_port=$(free_port)
     start &
     first=$!
@@ -166,6 +166,14 @@ token_is_changed() { # a head that has another token takes the one of before as 
     PLASMON_TOKEN=wrong "$plasmon" status --address "$at" && return 1
     kill "$changed"
     wait "$changed" || true
+    mkdir -p "$beside"
+    beside start --head --token-file "$XDG_RUNTIME_DIR/token.new" --token-before "$XDG_RUNTIME_DIR/token" \
+        --cpu-devices 1 --gpus none --device-memory 64M || return 1
+    at=unix:$beside/plasmon-$(id -u)/head.sock
+    "$plasmon" status --address "$at" --token-file "$XDG_RUNTIME_DIR/token" >/dev/null || return 1
+    "$plasmon" nodes --json --address "$at" --token-file "$XDG_RUNTIME_DIR/token.new" >"$XDG_RUNTIME_DIR/said" || return 1
+    beside stop || return 1
+    grep -q '"spill":{"memory_bytes":[0-9]*,"memory_used":0,"file_bytes":[0-9]*,"file_used":0}}' "$XDG_RUNTIME_DIR/said" || return 1
 }
 gone_is_told() {
     said=$(PLASMON_ADDRESS=$local PLASMON_TOKEN=x timeout 60 "$program" 2>&1) && return 1
