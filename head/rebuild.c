@@ -160,7 +160,7 @@ static bool stands_alone(const struct head_buffer *buffer, const void *user)
     return !head_move_joint(buffer) || pl_bug("head.joint_is_there");
 }
 
-static bool is_covered(const struct head_tile *tile, const struct pl_box *box)
+bool head_rebuild_covers(const struct head_tile *tile, const struct pl_box *box)
 {
     return head_tile_covered_by(tile, stands_alone, NULL, box);
 }
@@ -169,8 +169,8 @@ static bool is_covered(const struct head_tile *tile, const struct pl_box *box)
 static bool is_there(struct head_core *core, struct head_tile *tile,
                      const struct pl_box *box)
 {
-    return is_covered(tile, box) ||
-           (head_spared_give_back(core, tile) && is_covered(tile, box));
+    return head_rebuild_covers(tile, box) ||
+           (head_spared_give_back(core, tile) && head_rebuild_covers(tile, box));
 }
 
 static void close_over(struct head_rebuild *rebuild)

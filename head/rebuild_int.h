@@ -37,6 +37,10 @@ struct head_rebuild {
     uint64_t never;
 };
 
+/* ---- rebuild.c */
+/* Is all of the box somewhere, where it does not fail with the value of something else? */
+bool head_rebuild_covers(const struct head_tile *tile, const struct pl_box *box);
+
 /* ---- rerun.c */
 /* Arrays that show what the call read: from now on nothing of it is written in place. */
 void head_rerun_hold(struct head_rebuild *rebuild, struct head_rerun *rerun);

@@ -53,8 +53,10 @@ void head_rerun_hold(struct head_rebuild *rebuild, struct head_rerun *rerun)
             struct head_tile *tile                = input->tile;
             struct pl_box box                     = head_record_box(record, from, input);
 
-            if (tile->rebuilt != NULL && tile->rebuilt->stand_in != NULL) {
-                tile = tile->rebuilt->stand_in;
+            if (tile->rebuilt != NULL && tile->rebuilt->stand_in != NULL &&
+                (tile->rebuilt->stand_in->failure == NULL ||
+                 !head_rebuild_covers(tile, &box))) {
+                tile = tile->rebuilt->stand_in; /* else another call wants another part */
             }
             head_array_set(rebuild->core, arg->array, &box, tile);
         }
