@@ -39,19 +39,16 @@ static void answer(struct sim *sim, uint64_t id, const struct sim_spill_answer *
                         answer->status == PLASMON_OK ? "" : "there is no room");
 }
 
-/* What was answered while the head stood still lay there. */
+/* What was answered while the head stood still lay there, in order. */
 void sim_spill_look_again(struct sim *sim)
 {
-    uint64_t id;
-    void *known;
-
     if (!sim->spill_joined && sim->now_ns >= sim->spill_down_until_ns) {
         sim_head_spill_up(sim);
     }
-    for (size_t i = 0; pl_map_next(&sim->spill_answers, &i, &id, &known);) {
-        const struct sim_spill_answer *one = known;
+    for (uint64_t id = 1; id <= sim->spill_op_last; id++) {
+        const struct sim_spill_answer *one = pl_map_get(&sim->spill_answers, id);
 
-        if (one->unheard && sim->spill_joined) {
+        if (one != NULL && one->unheard && sim->spill_joined) {
             answer(sim, id, one);
         }
     }
