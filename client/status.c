@@ -193,6 +193,13 @@ static void put_lineage(struct pl_str *out, const Plasmon__V1__Lineage *lineage)
     json_number(out, "rebuilt_bytes", lineage->rebuilt_bytes);
     json_number(out, "shadows", lineage->shadows);
     json_number(out, "never", lineage->never);
+    json_open(out, "second_copies", '{');
+    json_number(out, "apart", lineage->second_apart);
+    json_number(out, "near", lineage->second_near);
+    json_number(out, "missing", lineage->second_missing);
+    json_number(out, "moving", lineage->second_moving);
+    json_number(out, "made", lineage->second_made);
+    pl_str_append(out, "}");
     pl_str_append(out, "}");
 }
 

@@ -432,6 +432,9 @@ static void load_tile(struct head_loading *loading)
     tile->order = head_load_number(in);
     tile->cut   = (uint32_t)head_load_below(in, HEAD_CUT_COLLECTIVE);
     if (head_load_flag(in)) {
+        head_second_add(loading->core, tile, head_load_number(in));
+    }
+    if (head_load_flag(in)) {
         tile->failure = head_load_failure(in);
     }
     count = head_load_count(in);

@@ -155,6 +155,10 @@ static void save_tile(struct head_saving *saving, const struct head_tile *tile)
     head_save_box(saving->out, &tile->box);
     save_number(saving, tile->order);
     save_number(saving, tile->cut);
+    save_number(saving, tile->second != NULL);
+    if (tile->second != NULL) {
+        save_number(saving, tile->second->bytes);
+    }
     save_number(saving, failure != NULL);
     if (failure != NULL) {
         head_save_failure(saving->out, failure);

@@ -136,11 +136,10 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
 struct head_array *head_read_compact(struct head_core *core, struct head_array *array,
                                      const struct pl_view *view, uint32_t place,
                                      struct head_failure **out_failure);
-/* The second copy that its client asked for, when the launch is under way that brings the last bytes. */
-void head_put_replicate(struct head_core *core, struct head_array *array);
-/* Where a second copy of what lies in `first` is out of danger, and has room; NULL: nowhere. */
-struct head_device *head_put_second_home(struct head_core *core,
-                                         const struct head_buffer *first);
+/* An array just made for a put, and whether its client wants a second copy. Not OK: there is no place for one; the array has failed, and the tile is released. */
+plasmon_status_t head_put_admit_second(struct head_core *core, struct head_array *array,
+                                       struct head_tile *tile, bool replica,
+                                       struct pl_err *err);
 plasmon_status_t head_put(struct head_core *core, struct head_client *client,
                           const Plasmon__V1__Task *task, struct pl_err *err);
 plasmon_status_t head_put_open(struct head_core *core, struct head_client *client,

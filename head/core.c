@@ -170,6 +170,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     pl_map_init(&core->requests);
     pl_map_init(&core->lookahead.unborn);
     pl_list_init(&core->shadows);
+    head_seconds_init(core);
     head_lineage_init(core);
     head_labels_init(core);
     *out_core = core;
@@ -258,6 +259,7 @@ void head_core_tick(struct head_core *core, uint64_t now_ms)
     head_drain_tick(core);
     head_expect_tick(core);
     head_spill_tick(core);
+    head_seconds_tick(core);
     head_orphans_tick(core);
     pl_list_for_each_safe(pos, tmp, &core->clients) {
         struct head_client *client = pl_container_of(pos, struct head_client, link);
@@ -279,6 +281,7 @@ void head_core_flush(struct head_core *core)
     head_memory_note(core);
     head_device_relieve(core);
     head_functions_reap(core);
+    head_seconds_make(core);
     head_spill_bind(core);
     head_write_back(core);
     for (uint32_t i = 0; i < core->devices.count; i++) {

@@ -346,6 +346,11 @@ uint64_t head_core_order(const struct head_core *core); /* number of the last la
 bool head_core_idle(const struct head_core *core);
 /* More than `most` launches have been given numbers and are not done. */
 bool head_core_under_way(struct head_core *core, uint64_t most);
+/*
+ * Does every value that was put, or is being put, and is to be in two places lie in two, so that no device (apart: no host) that is lost takes any of them
+ * along? Walks the refs.
+ */
+bool head_core_twice(const struct head_core *core, bool apart);
 struct head_core_counts {
     uint64_t clients, refs, arrays, fragments, tiles, instances, buffers, tasks;
 };

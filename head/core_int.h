@@ -43,6 +43,7 @@
  *     host_copy.c put from and get into memory of the client's host
  *     collective.h  all-reduce and the like: collective.c members and results, collective_ways.c who does what, collective_step.c by which launches
  *     graph.h     recorded graphs: graph_record.c, graph_plan.c, graph_components.c, graph_nodes.c, graph_launch.c
+ *   second.h    values that are to be in two places: second.c, second_safe.c, second_place.c
  *   space.h     namespaces and their quotas: space.c; namespaces.c reads their file
  *   client.h    sessions, and what they ask for besides tasks
  *     client.c    sessions, refs, what clients are told
@@ -73,6 +74,7 @@
 #include "head/rates.h"
 #include "head/times.h"
 #include "head/run.h"
+#include "head/second.h"
 #include "head/space.h"
 #include "head/spill.h"
 
@@ -168,6 +170,7 @@ struct head_core {
     struct head_lineage lineage;
     struct head_labels labels; /* of tiles */
     struct pl_list shadows;    /* head_shadow.link */
+    struct head_seconds seconds;
 };
 
 /* ---- drain.c */

@@ -520,6 +520,7 @@ static void devices_set(struct head_core *core, const char *host, bool draining)
     if (head_spill_host_of(core, host) != NULL) {
         head_spill_host_of(core, host)->home.draining = draining;
     }
+    head_seconds_look(core);
 }
 
 /* A device of the host that is meant by a node's name or by the host's own id. */

@@ -63,6 +63,9 @@ plasmon_status_t head_host_put(struct head_core *core, struct head_client *clien
     if (status == PLASMON_OK) {
         status = head_put_array(core, client, &put, &buffer, &tile, &array, err);
     }
+    if (status == PLASMON_OK) {
+        status = head_put_admit_second(core, array, tile, task->put_replica, err);
+    }
     if (status != PLASMON_OK) {
         return status;
     }
@@ -74,8 +77,7 @@ plasmon_status_t head_host_put(struct head_core *core, struct head_client *clien
     launch.operand_count = 1;
     head_task_makes(core, head_task_start(core, &launch), tile);
     head_tile_release(core, tile);
-    array->put_replica = task->put_replica;
-    head_put_replicate(core, array);
+    head_second_want(core, array);
     return PLASMON_OK;
 }
 

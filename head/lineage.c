@@ -478,6 +478,7 @@ Plasmon__V1__Lineage *head_lineage_status(const struct head_core *core,
     out->rebuilt_bytes = lineage->rebuilt_bytes;
     out->never         = lineage->rebuilt_never;
     out->shadows       = lineage->shadows;
+    head_seconds_status(core, out);
     return out;
 }
 

@@ -264,6 +264,19 @@ static void tile_state(struct page *page, Plasmon__V1__ObjectRow *row,
     }
 }
 
+/* Of a part that is to be in two places: how safe the least safe one is. */
+static void second_look(Plasmon__V1__ObjectRow *row, const struct head_tile *tile,
+                        const struct pl_box *box)
+{
+    uint32_t second = head_second_shown(tile, box);
+
+    if (second != PLASMON__V1__SECOND_COPY__SECOND_NOT_WANTED &&
+        (row->second == PLASMON__V1__SECOND_COPY__SECOND_NOT_WANTED ||
+         second < row->second)) {
+        row->second = (Plasmon__V1__SecondCopy)second;
+    }
+}
+
 /* What of the part lies where; how many copies were looked at. */
 static uint32_t part_places(struct page *page, Plasmon__V1__ObjectRow *row,
                             const struct head_fragment *fragment, const struct pl_box *box,
@@ -318,6 +331,7 @@ static void array_look(struct page *page, Plasmon__V1__ObjectRow *row,
             tile_state(page, row, fragment->tile);
             head_labels_see(seen, fragment->tile,
                             (uint64_t)pl_box_elements(&box) * element_bytes);
+            second_look(row, fragment->tile, &box);
             looked += part_places(page, row, fragment, &box, element_bytes);
         }
     }

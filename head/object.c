@@ -216,6 +216,9 @@ void head_instance_remove(struct head_core *core, struct head_instance *instance
 
     pl_list_remove(&instance->tile_link);
     pl_list_remove(&instance->buffer_link);
+    if (instance->tile->second != NULL) {
+        head_second_look(core, instance->tile);
+    }
     pl_pool_put(&instance_pool, instance);
     core->counts.instances--;
     head_buffer_release(core, buffer);
@@ -412,6 +415,9 @@ void head_tile_release(struct head_core *core, struct head_tile *tile)
     }
 
     PL_CHECK(pl_list_empty(&tile->fragments));
+    if (tile->second != NULL) {
+        head_second_end(core, tile);
+    }
     head_tile_empty(core, tile);
     core->counts.tiles--;
     (void)head_lineage_tile_left(core, tile); /* as a descriptor, or it is gone */

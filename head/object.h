@@ -15,6 +15,7 @@ struct head_core;
 struct head_device;
 struct head_rebuilt;
 struct head_record;
+struct head_second;
 struct head_space;
 struct head_task;
 
@@ -100,6 +101,8 @@ struct head_tile {
     struct head_rebuilt
         *rebuilt; /* while it is being looked at whether it must be (rebuild.c) */
     struct pl_box box;
+    struct head_second
+        *second; /* it is to be in two places (second.c); NULL: it need not be */
     struct head_failure *failure; /* it will never be right */
     struct pl_list instances;     /* head_instance.tile_link */
     struct pl_list fragments;     /* head_fragment.tile_link */
@@ -138,7 +141,7 @@ struct head_array {
     uint32_t partial_op;
     uint64_t since_ms;   /* it exists in this process */
     uint64_t put_offset; /* next byte of a put in pieces; UINT64_MAX: none going on */
-    bool put_replica;    /* then: a second copy is to be made of it */
+    bool put_replica;    /* then: a second copy is to be made of it (second.c) */
     struct pl_list
         nexts;   /* head_next.link: of the frame that is being planned (lookahead.c) */
     bool mapped; /* a client looks at its buffers: nothing in them is written in place */

@@ -79,59 +79,20 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
     return PLASMON_OK;
 }
 
-/* Where it is out of danger: on another host than the first copy, else on another device; where the most room is. */
-struct head_device *head_put_second_home(struct head_core *core,
-                                         const struct head_buffer *first)
+plasmon_status_t head_put_admit_second(struct head_core *core, struct head_array *array,
+                                       struct head_tile *tile, bool replica,
+                                       struct pl_err *err)
 {
-    struct head_device *best = NULL;
-    uint64_t best_room       = 0;
-    bool best_away           = false;
+    plasmon_status_t status = replica ? head_second_admit(core, array, err) : PLASMON_OK;
 
-    for (uint32_t i = 0; i < core->devices.count; i++) {
-        struct head_device *device = head_device_at(core, i);
-        uint64_t room =
-            device->bytes_total - pl_min_u64(device->bytes_total, device->bytes_planned);
-        bool away = head_device_apart(device, first->device);
-
-        if (device == first->device || device->gone || !device->joined ||
-            device->draining || room < first->bytes ||
-            !head_move_possible(first->device, device)) {
-            continue;
-        }
-        if (best == NULL || away > best_away || (away == best_away && room > best_room)) {
-            best      = device;
-            best_room = room;
-            best_away = away;
-        }
+    array->put_replica = replica;
+    if (status != PLASMON_OK) {
+        tile->failure =
+            head_failure_create(status, 0, 0, "%s", err->text); /* the ref exists, failed */
+        head_tile_empty(core, tile);
+        head_tile_release(core, tile);
     }
-    return best;
-}
-
-/* A copy like any other, but neither of the two is dropped for want of memory: the other may be lost. */
-void head_put_replicate(struct head_core *core, struct head_array *array)
-{
-    struct head_failure *failure = NULL;
-    const struct head_tile *tile =
-        pl_list_first(&array->fragments, struct head_fragment, array_link)->tile;
-    struct head_device *device;
-    struct head_buffer *copy;
-
-    if (!array->put_replica || pl_list_empty(&tile->instances)) {
-        return;
-    }
-    device = head_put_second_home(
-        core, pl_list_first(&tile->instances, struct head_instance, tile_link)->buffer);
-    copy = device == NULL
-               ? NULL
-               : head_move_read(core, array, &array->extent, device, false, &failure);
-    if (copy == NULL) {
-        pl_warn("head", "a put asked for a second copy, and has one only: %s",
-                failure != NULL ? failure->text : "no other device has room for it");
-        head_failure_release(failure);
-        return;
-    }
-    head_buffer_replica_set(copy, false);
-    head_buffer_release(core, copy);
+    return status;
 }
 
 static plasmon_status_t put_more(struct head_client *client, const Plasmon__V1__Task *task,
@@ -189,7 +150,10 @@ static plasmon_status_t place_first(struct head_core *core, struct head_client *
     if (status != PLASMON_OK) {
         return put_refused(core, client, &put, status, err);
     }
-    return head_put_array(core, client, &put, &out->buffer, &out->tile, &out->array, err);
+    status = head_put_array(core, client, &put, &out->buffer, &out->tile, &out->array, err);
+    return status != PLASMON_OK
+               ? status
+               : head_put_admit_second(core, out->array, out->tile, task->put_replica, err);
 }
 
 static plasmon_status_t place_next(struct head_core *core, struct head_client *client,
@@ -280,15 +244,14 @@ plasmon_status_t head_put(struct head_core *core, struct head_client *client,
     }
     status = put_fit(client, task, &place, err);
     if (status == PLASMON_OK) {
-        end                      = task->put_offset + task->data.len;
-        last                     = end == pl_shape_bytes(&place.array->shape);
-        place.array->put_offset  = last ? UINT64_MAX : end;
-        place.array->put_replica = task->put_replica;
+        end                     = task->put_offset + task->data.len;
+        last                    = end == pl_shape_bytes(&place.array->shape);
+        place.array->put_offset = last ? UINT64_MAX : end;
         put_launch(core, client, task, &place);
     }
     head_tile_release(core, place.tile);
     if (status == PLASMON_OK && last) {
-        head_put_replicate(core, place.array);
+        head_second_want(core, place.array);
     }
     return status;
 }
@@ -317,12 +280,14 @@ plasmon_status_t head_put_open(struct head_core *core, struct head_client *clien
     if (status == PLASMON_OK) {
         status = head_put_array(core, client, &put, &buffer, &tile, &array, &why);
     }
+    if (status == PLASMON_OK) {
+        status = head_put_admit_second(core, array, tile, open->replica, &why);
+    }
     if (status != PLASMON_OK) {
         head_wait_put_ready(core, client, open->request, 0, false, status, why.text);
         return PLASMON_OK;
     }
     array->put_offset     = 0;
-    array->put_replica    = open->replica;
     operand               = head_operand_whole(buffer, true, true);
     operand.client_writes = true;
     launch.device         = buffer->device;
@@ -385,6 +350,6 @@ plasmon_status_t head_put_seal(struct head_core *core, struct head_client *clien
     launch.operand_count = 1;
     launch.retries_max   = 250;
     head_task_makes(core, head_task_start(core, &launch), tile);
-    head_put_replicate(core, ref->array);
+    head_second_want(core, ref->array);
     return PLASMON_OK;
 }

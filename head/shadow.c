@@ -9,7 +9,7 @@
  *
  * and the one before it goes: one version for each box that tasks update (two while the newer one is being copied).
  *
- * WHERE. A copy on another host, else on another device, as of a put with a replica (put.c). Its array is `apart`: what it shows may be overwritten in
+ * WHERE. A copy on another host, else on another device, with room as it is. Its array is `apart`: what it shows may be overwritten in
  * place wherever that is not the only place (head_tile_held_elsewhere), once it has been copied, which the edges between the launches see to. Where there is no other device with room the old
  * version itself is kept: the task gets a copy to work on. That helps against a worker that dies, though not against a device that does.
  *
@@ -114,11 +114,39 @@ static bool cut_off(const struct head_array *array, const struct pl_box *box)
     return false;
 }
 
+/* Where it is out of danger: on another host than the first copy, else on another device; where the most room is. */
+static struct head_device *second_home(struct head_core *core,
+                                       const struct head_buffer *first)
+{
+    struct head_device *best = NULL;
+    uint64_t best_room       = 0;
+    bool best_away           = false;
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device = head_device_at(core, i);
+        uint64_t room =
+            device->bytes_total - pl_min_u64(device->bytes_total, device->bytes_planned);
+        bool away = head_device_apart(device, first->device);
+
+        if (device == first->device || device->gone || !device->joined ||
+            device->draining || room < first->bytes ||
+            !head_move_possible(first->device, device)) {
+            continue;
+        }
+        if (best == NULL || away > best_away || (away == best_away && room > best_room)) {
+            best      = device;
+            best_room = room;
+            best_away = away;
+        }
+    }
+    return best;
+}
+
 /* A copy of it elsewhere is under way. */
 static bool put_apart(struct head_core *core, struct head_array *version,
                       const struct head_buffer *original)
 {
-    struct head_device *home     = head_put_second_home(core, original);
+    struct head_device *home     = second_home(core, original);
     struct head_failure *failure = NULL;
     struct head_buffer *copy     = NULL;
 

@@ -80,7 +80,9 @@ bool head_spill_droppable(const struct head_buffer *buffer)
         const struct head_instance *instance =
             pl_container_of(pos, struct head_instance, buffer_link);
 
-        if (instance->tile->failure == NULL && !copied(instance)) {
+        if (instance->tile->failure == NULL &&
+            (!copied(instance) ||
+             head_second_needs(instance->tile, buffer, &instance->box))) {
             return false;
         }
     }
@@ -283,11 +285,17 @@ static struct head_launch launch_between(struct head_buffer *spilled,
     };
 }
 
-bool head_spill_out(struct head_core *core, struct head_buffer *buffer, bool ahead,
-                    enum head_spill_for purpose)
+bool head_spill_copyable(struct head_buffer *buffer)
 {
-    struct head_spill_host *spill = head_spill_host_of(core, buffer->device->host);
-    struct head_buffer *copy      = head_spill_copy(core, spill, buffer, purpose);
+    return !head_buffer_leaves(buffer) && writers_are_its_own(buffer);
+}
+
+bool head_spill_out(struct head_core *core, struct head_buffer *buffer,
+                    enum head_spill_reason reason, enum head_spill_for purpose)
+{
+    static const char *const labels[] = {"spill", "write-back", "second copy"};
+    struct head_spill_host *spill     = head_spill_host_of(core, buffer->device->host);
+    struct head_buffer *copy          = head_spill_copy(core, spill, buffer, purpose);
     struct head_operand operand;
     struct head_launch launch;
     struct pl_list *pos;
@@ -297,8 +305,8 @@ bool head_spill_out(struct head_core *core, struct head_buffer *buffer, bool ahe
     }
     operand      = head_operand_whole(buffer, false, false);
     launch       = launch_between(copy, &operand, PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST,
-                            ahead ? "write-back" : "spill");
-    launch.ahead = ahead;
+                                  labels[reason]);
+    launch.ahead = reason != HEAD_SPILL_ROOM;
     pl_list_for_each(pos, &buffer->instances) {
         const struct head_instance *instance =
             pl_container_of(pos, struct head_instance, buffer_link);
@@ -306,7 +314,7 @@ bool head_spill_out(struct head_core *core, struct head_buffer *buffer, bool ahe
         head_instance_add(core, instance->tile, copy, &instance->box);
     }
     (void)head_task_start(core, &launch); /* the core owns it */
-    if (pl_bug("spill.drop_early") && !ahead) {
+    if (pl_bug("spill.drop_early") && reason == HEAD_SPILL_ROOM) {
         uint64_t *freed = pl_vec_push(&buffer->device->out_free);
 
         PL_CHECK(freed != NULL);
@@ -341,7 +349,8 @@ static bool let_go(struct head_core *core, struct head_buffer *buffer,
 
     if (!may_go(core, buffer) ||
         (!may_be_dropped(core, buffer, purpose) &&
-         (!writers_are_its_own(buffer) || !head_spill_out(core, buffer, false, purpose)))) {
+         (!writers_are_its_own(buffer) ||
+          !head_spill_out(core, buffer, HEAD_SPILL_ROOM, purpose)))) {
         return false;
     }
     head_buffer_forget(core, buffer, &frame, UINT64_MAX);

@@ -100,6 +100,13 @@ enum head_spill_for {
     HEAD_SPILL_FOR_RETURN /* .. one that comes back from the host, where its place is free then */
 };
 
+/* Why a buffer is copied to its host. */
+enum head_spill_reason {
+    HEAD_SPILL_ROOM,  /* it goes from its device then */
+    HEAD_SPILL_AHEAD, /* it is about to (write_back.c) */
+    HEAD_SPILL_SECOND /* there are to be two (second.c) */
+};
+
 /* As the arena of a worker rounds a block (store_arena_rounded): what a buffer costs its device. */
 uint64_t head_spill_rounded(uint64_t bytes);
 static inline bool head_device_is_home(const struct head_device *device)
@@ -140,8 +147,10 @@ bool head_spill_for_run(struct head_core *core, const struct head_run *run,
  * A launch copies the buffer to host memory, where its values are from now on in plan order, too. ahead: a write-back. false: there is no
  * room there.
  */
-bool head_spill_out(struct head_core *core, struct head_buffer *buffer, bool ahead,
-                    enum head_spill_for purpose);
+bool head_spill_out(struct head_core *core, struct head_buffer *buffer,
+                    enum head_spill_reason reason, enum head_spill_for purpose);
+/* Would a copy of it fail only with what is in it? And it is not about to go. */
+bool head_spill_copyable(struct head_buffer *buffer);
 /* Nothing holds it but launches and the values in it, and nobody looks at it or puts it by other means. */
 bool head_spill_lies_still(struct head_buffer *buffer);
 /* It goes, and other buffers with the same values may be the only ones then: not to be dropped as replicas any more. */

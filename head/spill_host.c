@@ -117,6 +117,14 @@ static bool device_counts(const struct head_buffer *buffer, const void *user)
     return buffer->spilled == NULL && (!buffer->device->draining || copy->device->draining);
 }
 
+/* Another copy in memory of the same host, which is there. */
+static bool is_other_copy(const struct head_buffer *buffer, const void *user)
+{
+    const struct head_buffer *copy = user;
+
+    return buffer != copy && buffer->device == copy->device && buffer->spilled->filled;
+}
+
 static bool copy_droppable(const struct head_buffer *copy)
 {
     struct pl_list *pos;
@@ -128,7 +136,12 @@ static bool copy_droppable(const struct head_buffer *copy)
         const struct head_instance *instance =
             pl_container_of(pos, struct head_instance, buffer_link);
 
-        if (!head_tile_covered_by(instance->tile, device_counts, copy, &instance->box)) {
+        if (!head_tile_covered_by(instance->tile, device_counts, copy, &instance->box) &&
+            (instance->tile->second == NULL ||
+             !head_tile_covered_by(instance->tile, is_other_copy, copy, &instance->box))) {
+            return false;
+        }
+        if (head_second_needs(instance->tile, copy, &instance->box)) {
             return false;
         }
     }

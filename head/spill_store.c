@@ -249,6 +249,7 @@ void head_core_spill_up(struct head_core *core, const char *host,
     if (spill == NULL) {
         if (config->memory_bytes != 0 && core->config.ops->spill != NULL) {
             head_spill_host_create(core, host, config);
+            head_seconds_look(core);
         }
         return;
     }

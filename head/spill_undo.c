@@ -11,11 +11,38 @@
  *   each restore    copies from the buffer instead. It is on a device that has a direct way to this one: while a spill may be taken back,
  *                   restores land nowhere else (spill.c)
  *
+ * A COPY THAT TAKES NOTHING AWAY (second.c) is given up in the same way, unless the buffer is to be overwritten since: then what it was to keep of the old version,
+ * which a call alone holds, is nowhere.
+ *
  * In the plan the device now holds more than it has room for. What is planned from here on makes room as ever. What was planned before waits at its
  * worker, and a front that cannot get its memory by any means fails (device.c): that is the launch the room was wanted for, or one behind it.
  */
 #include "head/graph.h"
 #include "head/spill_int.h"
+
+/*
+ * Has something else been planned in its place since? Only of a copy that takes nothing away (second.c): who overwrites the buffer in place waits for it, and is
+ * unfinished.
+ */
+static bool is_overwritten(const struct head_task *spill, const struct head_buffer *buffer)
+{
+    const struct pl_list *pos;
+
+    pl_list_for_each(pos, &buffer->writers) {
+        if (pl_container_of(pos, struct head_use, link)->task->order > spill->order) {
+            return true;
+        }
+    }
+    pl_list_for_each(pos, &buffer->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, const struct head_instance, buffer_link);
+
+        if (instance->tile->order > spill->order) {
+            return true;
+        }
+    }
+    return false;
+}
 
 static void values_stay(struct head_core *core, struct head_buffer *copy,
                         struct head_buffer *buffer)
@@ -98,12 +125,16 @@ void head_spill_undo(struct head_core *core, struct head_task *spill,
 {
     struct head_buffer *copy   = spill->spilled;
     struct head_buffer *buffer = spill->uses[0].buffer;
+    struct pl_box frame        = copy->frame;
+    bool overwritten           = spill->ahead && is_overwritten(spill, buffer);
     struct pl_list *pos, *tmp;
 
     PL_CHECK(!spill->bound && spill->seq > spill->device->seq_sent && !buffer->retired);
     head_buffer_hold(buffer);
     head_buffer_hold(copy);
-    values_stay(core, copy, buffer);
+    if (!overwritten) {
+        values_stay(core, copy, buffer);
+    }
     pl_list_for_each_safe(pos, tmp, &copy->readers) {
         struct head_task *task = pl_container_of(pos, struct head_use, link)->task;
 
@@ -111,14 +142,18 @@ void head_spill_undo(struct head_core *core, struct head_task *spill,
         if (task->failure != NULL) {
             continue; /* it has nothing to do any more */
         }
-        if (head_move_direct(core, buffer->device, task->device)) {
+        if (!overwritten && head_move_direct(core, buffer->device, task->device)) {
             restore_copies(core, task, copy, buffer);
         } else {
             copy->device->spill->stranded++;
             head_task_doom(core, task, failure);
         }
     }
-    copy_ends(core, copy);
+    if (overwritten) {
+        head_spill_forget(core, copy, &frame, UINT64_MAX, failure);
+    } else {
+        copy_ends(core, copy);
+    }
     head_launch_skip(core, spill);
     copy->device->spill->undone++;
     head_buffer_release(core, copy);

@@ -89,7 +89,8 @@ struct head_device *head_device_restore(struct head_core *core, const char *host
 }
 
 /* Its first worker says what it is. */
-static void device_join(struct head_device *device, const Plasmon__V1__WorkerHello *hello)
+static void device_join(struct head_core *core, struct head_device *device,
+                        const Plasmon__V1__WorkerHello *hello)
 {
     pl_free(device->name);
     device->name         = head_strdup(hello->name);
@@ -106,6 +107,7 @@ static void device_join(struct head_device *device, const Plasmon__V1__WorkerHel
     }
     pl_info("head", "device %u joined: %s on %s", device->index, device->name,
             device->node);
+    head_seconds_look(core);
     if (hello->enqueued > 0) {
         /* It served a head that we do not know of: its launches mean nothing here. */
         device->seq_last = device->seq_sent = hello->enqueued;
@@ -251,7 +253,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
     }
     core->numbers_told = true;
     if (!device->joined || device->expected_ms != 0) {
-        device_join(device, hello);
+        device_join(core, device, hello);
     } else {
         restarted = hello->incarnation != device->incarnation;
         if (restarted) {

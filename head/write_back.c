@@ -157,7 +157,7 @@ static bool copy_out(struct head_core *core, struct head_spill_host *spill,
     struct pl_list *before = buffer->recent_link.prev;
 
     if (!head_spill_place_free(spill, head_spill_rounded(buffer->bytes)) ||
-        !head_spill_out(core, buffer, true, HEAD_SPILL_FOR_NEW)) {
+        !head_spill_out(core, buffer, HEAD_SPILL_AHEAD, HEAD_SPILL_FOR_NEW)) {
         return false;
     }
     pl_list_remove(&buffer->recent_link); /* nobody has used it */

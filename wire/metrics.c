@@ -115,6 +115,14 @@ static const struct metric lineage_metrics[] = {
      OF(Lineage, rebuilt_bytes)},
     {"plasmon_lineage_values_lost_total", COUNTER, "Results that could not be made again.",
      OF(Lineage, never)},
+    {"plasmon_second_copies_missing", GAUGE,
+     "Values that were put with a replica and have one copy.", OF(Lineage, second_missing)},
+    {"plasmon_second_copies_near", GAUGE,
+     "Values that were put with a replica and have both copies on one host.",
+     OF(Lineage, second_near)},
+    {"plasmon_second_copies_made_total", COUNTER,
+     "Second copies that were begun anew, after a loss or for a host that joined.",
+     OF(Lineage, second_made)},
 };
 static const struct metric space_metrics[] = {
     {"plasmon_namespace_used_bytes", GAUGE, "Bytes of values that refs and names show.",

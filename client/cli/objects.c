@@ -49,6 +49,21 @@ static const char *state_name(uint32_t state)
     return state < PL_COUNT(states) ? states[state] : "?";
 }
 
+static const char *second_name(uint32_t second)
+{
+    static const char *const names[] = {"", "missing", "near", "apart"};
+
+    return second < PL_COUNT(names) ? names[second] : "?";
+}
+
+static const char *second_text(uint32_t second)
+{
+    static const char *const texts[] = {"", "its second copy is missing",
+                                        "in two places on one host", "on two hosts"};
+
+    return second < PL_COUNT(texts) ? texts[second] : "?";
+}
+
 /* "f32[1024,1024]" */
 static const char *shape_text(const Plasmon__V1__Shape *shape, char out[160])
 {
@@ -99,6 +114,9 @@ void list_object_text(const Plasmon__V1__ObjectRow *row)
     if (row->more) {
         printf(", and more");
     }
+    if (row->second != PLASMON__V1__SECOND_COPY__SECOND_NOT_WANTED) {
+        printf("; %s", second_text(row->second));
+    }
     if (row->maker != 0) {
         printf("; written by %u:%" PRIu64, wire_point_device(row->maker),
                wire_point_seq(row->maker));
@@ -136,6 +154,9 @@ void list_object_json(const Plasmon__V1__ObjectRow *row, struct pl_str *out)
         json_number(out, "device", wire_point_device(row->maker));
         json_number(out, "launch", wire_point_seq(row->maker));
         pl_str_append(out, "}");
+    }
+    if (row->second != PLASMON__V1__SECOND_COPY__SECOND_NOT_WANTED) {
+        json_text(out, "second_copy", second_name(row->second));
     }
     json_text(out, "failure", row->failure);
     json_open(out, "places", '[');

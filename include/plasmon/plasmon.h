@@ -198,7 +198,7 @@ struct plasmon_put_options {
     int device; /* PLASMON_ANYWHERE, or a device's index (0 is one, so start from PLASMON_PUT_INIT); one that is not there fails the ref */
     int donatable;     /* an INOUT may overwrite it in place; default: it is copied first */
     const char *label; /* shown in errors and status, and with the value */
-    int replica; /* keeps a second copy, on another host if there is one: what is put cannot be made again; see docs/lineage.md */
+    int replica; /* keeps two copies, on two hosts if there are two, and makes a lost one again: what is put cannot be made again. EDEVMEM if there is no place for a second one; see docs/lineage.md */
 };
 #define PLASMON_PUT_INIT                                              \
     {                                                                 \

@@ -334,6 +334,38 @@ static void rebuild(const char *fifo)
     }
 }
 
+/* Three ways of a put - in a frame, in a few, through the worker's channel - of what is to be in two places: it outlives whatever the script kills. */
+static void twice(const char *fifo)
+{
+    static const int64_t sizes[]       = {10, PART, LARGE};
+    struct plasmon_put_options options = PLASMON_PUT_INIT;
+    struct plasmon_ref *refs[3];
+
+    options.replica = 1;
+    options.device  = device_on("host2");
+    for (int i = 0; i < 3; i++) {
+        struct plasmon_shape shape = {.dtype = PLASMON_F64, .ndim = 1, .dim = {sizes[i]}};
+        double *values             = calloc((size_t)sizes[i], sizeof(double));
+
+        expect(values != NULL, "memory");
+        for (int64_t e = 0; e < sizes[i]; e++) {
+            values[e] = (double)(e + i);
+        }
+        must(plasmon_put(px, values, &shape, &options, &refs[i]), "put");
+        free(values);
+    }
+    must(plasmon_wait(px, refs, 3, 3, 60000, NULL, NULL), "wait");
+    word_wait("kill", fifo);
+    for (int i = 0; i < 3; i++) {
+        double *got = get(refs[i], sizes[i]);
+
+        for (int64_t e = 0; e < sizes[i]; e++) {
+            expect(got[e] == (double)(e + i), "what was put");
+        }
+        free(got);
+    }
+}
+
 /* Whole values, parts that others wrote, a snapshot of what was changed since, and a sum that still runs: all of them outlive the node. */
 static void leave(const char *fifo, const char *node)
 {
@@ -409,8 +441,9 @@ int main(int argc, char **argv)
     int devices = argc > 2 ? atoi(argv[2]) : 0;
 
     if (devices < 2 || devices > DEVICES_MAX) {
-        fprintf(stderr, "usage: several_hosts_program move|pairs|many|leave|loss|rebuild "
-                        "DEVICES [ELEMENTS | FIFO [NODE]]\n");
+        fprintf(stderr,
+                "usage: several_hosts_program move|pairs|many|leave|loss|rebuild|twice "
+                "DEVICES [ELEMENTS | FIFO [NODE]]\n");
         return 2;
     }
     must(plasmon_init(NULL, &px), "init");
@@ -426,6 +459,8 @@ int main(int argc, char **argv)
         many(devices, atoll(argv[3]));
     } else if (strcmp(argv[1], "rebuild") == 0 && argc > 3) {
         rebuild(argv[3]);
+    } else if (strcmp(argv[1], "twice") == 0 && argc > 3) {
+        twice(argv[3]);
     } else if (argc > 4) {
         leave(argv[3], argv[4]);
     } else if (argc > 3) {

@@ -130,6 +130,7 @@ struct graph {
     uint32_t ref_count;
     struct graph_step *steps; /* GRAPH_STEPS_MAX */
     uint32_t step_count;
+    uint32_t end; /* while played: the first step of those that read all there is */
 };
 
 /* What kind of runs to make. */
@@ -170,6 +171,9 @@ struct graph_profile {
     bool store_early;           /* see sim_config */
     bool no_lineage;            /* what is lost is not made again */
     bool replays_anyway;        /* graphs are recorded beside faults, too */
+    bool replicas;              /* what is put is to be in two places .. */
+    bool some_replicas;         /* .. in some programs; no draw */
+    bool patient;               /* see sim_config */
     bool gates; /* who waits for more than some others does so behind gates */
     uint32_t check_every;
 };
@@ -218,6 +222,7 @@ enum {
     GRAPH_MADE,     /* no: it is made again */
     GRAPH_CUT,      /* yes: it depends on what nobody can make again, a put or a replay */
     GRAPH_PUT_HERE, /* it was put and not written since: a call no, its device is there */
+    GRAPH_PUT_TWICE /* likewise, and it is in two places whenever something is lost: who reads it at the end no */
 };
 
 struct graph_array {
@@ -240,6 +245,8 @@ struct kernel_arg graph_array_arg(const struct graph_array *array,
 /* Is there one that is not GRAPH_MADE, or that is GRAPH_CUT? */
 bool graph_array_rooted(const struct graph_array *array, const struct pl_box *box);
 bool graph_array_cut(const struct graph_array *array, const struct pl_box *box);
+/* .. that may be lost to who reads it? */
+bool graph_array_losable(const struct graph_array *array, const struct pl_box *box);
 bool graph_array_failed(const struct graph_array *array, const struct pl_box *box);
 /* Is there something of which nobody can say whether it failed? If it did not, it is as the model has it. */
 bool graph_array_doubtful(const struct graph_array *array, const struct pl_box *box);

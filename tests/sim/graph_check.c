@@ -133,18 +133,24 @@ static bool reads(const struct graph_arg *arg)
            (arg->mode == KERNEL_OUT && !pl_view_dense(&arg->root));
 }
 
-/* What was put is there until a call that reads it is over; a read is asked again where it is by then. */
+/*
+ * What was put is there until a call that reads it is over; a read is asked again where it is by then. At the end nobody has written over what it is to find.
+ */
 static bool arg_cut_off(const struct graph_array *array, const struct graph_arg *arg,
-                        bool call)
+                        bool call, bool at_end)
 {
     struct pl_box hull = pl_view_hull(&arg->root);
 
-    return call ? graph_array_cut(array, &hull) : graph_array_rooted(array, &hull);
+    return call     ? graph_array_cut(array, &hull)
+           : at_end ? graph_array_losable(array, &hull)
+                    : graph_array_rooted(array, &hull);
 }
 
 /* Does it need, or is it, what the head cannot make again? */
 static bool cut_off(const struct check *check, const struct graph_step *step)
 {
+    bool at_end = step >= &check->graph->steps[check->graph->end];
+
     if (check->sim->config.lineage_bytes < 1 << 20 || step->kind == GRAPH_PUT ||
         step->kind == GRAPH_PUT_SHARED || step->recorded != 0) {
         return true;
@@ -153,7 +159,7 @@ static bool cut_off(const struct check *check, const struct graph_step *step)
         const struct graph_array *array = &check->arrays[step->args[i].ref];
 
         if (reads(&step->args[i]) && array->exists &&
-            arg_cut_off(array, &step->args[i], step->kind == GRAPH_RUN)) {
+            arg_cut_off(array, &step->args[i], step->kind == GRAPH_RUN, at_end)) {
             return true;
         }
     }
@@ -225,6 +231,24 @@ static bool put_was_consumed(const struct check *check, const struct graph_step 
            strstr(answer->text, "overwritten in place; it was put") != NULL;
 }
 
+/* A put that is to be in two places, when there are no two; and the pieces behind its first one. */
+static bool refused_twice(const struct check *check, const struct graph_step *step,
+                          const struct sim_answer *answer)
+{
+    const struct sim *sim = check->sim;
+    uint32_t left         = 0;
+
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        left += !sim->workers[i].gone;
+    }
+    /* A host with a store may have been given up, or be drained, whatever is left of it; and there may be no room. */
+    return sim->config.replicas &&
+           (left < 2 || sim->config.device_bytes != 0 ||
+            (sim->config.second_host && sim->config.stores)) &&
+           (step->kind == GRAPH_PUT || step->kind == GRAPH_PUT_SHARED) &&
+           (answer->status == PLASMON_EDEVMEM || step->pieces > 1);
+}
+
 /* Does something that is not in the program explain this failure? */
 static bool explained(const struct check *check, const struct graph_step *step,
                       const struct sim_answer *answer)
@@ -237,6 +261,8 @@ static bool explained(const struct check *check, const struct graph_step *step,
         return true;
     }
     switch (answer->status) {
+    case PLASMON_EINVAL:
+        return refused_twice(check, step, answer);
     case PLASMON_ECANCELLED:
         return step->cancel_asked;
     case PLASMON_EUNREACHABLE: /* from memory of one host, onto a device of the other */
@@ -254,9 +280,9 @@ static bool explained(const struct check *check, const struct graph_step *step,
         return answer->kind == SIM_ANSWER_DATA && crashed_meanwhile(sim, answer);
     case PLASMON_EDEVMEM:
         check->coverage->no_room++;
-        return scarce;
-    case PLASMON_ELOST: /* a part of an array for which there was no room */
-        return scarce;
+        return scarce || refused_twice(check, step, answer);
+    case PLASMON_ELOST: /* a part of an array for which there was no room, or a second copy */
+        return scarce || refused_twice(check, step, answer);
     case PLASMON_EDEPENDENCY:
         return scarce ||
                ((first_losses(check, answer) != 0 ||
@@ -651,6 +677,9 @@ static uint8_t put_marks(const struct check *check, const struct graph_step *ste
     struct sim *sim = check->sim;
     uint8_t home    = ran_on(check, step);
 
+    if (sim->config.patient) {
+        return GRAPH_PUT_TWICE;
+    }
     if (step->kind == GRAPH_PUT_SHARED && step->answers[0]->status == PLASMON_OK) {
         home = (uint8_t)(sim->owner_of[wire_buffer_device(step->answers[0]->buffer)] + 1);
     }

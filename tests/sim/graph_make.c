@@ -349,6 +349,10 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     if (profile->no_lineage) {
         config->lineage_bytes = 0;
     }
+    config->replicas =
+        config->devices > 1 &&
+        (profile->replicas || (profile->some_replicas && graph->seed % 3 == 1));
+    config->patient = config->replicas && profile->patient;
     if (profile->gates) {
         config->gate_points = 1 + (uint32_t)(graph->seed % 3);
     }

@@ -152,12 +152,26 @@ bool graph_array_rooted(const struct graph_array *array, const struct pl_box *bo
 
 static bool element_cut(void *user, uint64_t index)
 {
-    return ((const struct graph_array *)user)->cut[index] == GRAPH_CUT;
+    uint8_t cut = ((const struct graph_array *)user)->cut[index];
+
+    return cut == GRAPH_CUT || cut == GRAPH_PUT_TWICE;
 }
 
 bool graph_array_cut(const struct graph_array *array, const struct pl_box *box)
 {
     return box_walk(array, box, element_cut, (void *)(uintptr_t)array);
+}
+
+static bool element_losable(void *user, uint64_t index)
+{
+    uint8_t cut = ((const struct graph_array *)user)->cut[index];
+
+    return cut == GRAPH_CUT || cut == GRAPH_PUT_HERE;
+}
+
+bool graph_array_losable(const struct graph_array *array, const struct pl_box *box)
+{
+    return box_walk(array, box, element_losable, (void *)(uintptr_t)array);
 }
 
 struct marks {

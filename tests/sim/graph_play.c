@@ -490,6 +490,7 @@ bool graph_play(struct graph *graph, struct sim *sim)
     if (sim->drain_begun) {
         wait_for_drain(sim);
     }
+    graph->end = steps;
     read_everything(graph, sim);
     (void)sim_run_until(sim, all_answered, sim);
     if (sim->config.journal && !sim->failed) {

@@ -94,7 +94,9 @@ struct sim_config {
     enum sim_host_fault host_fault; /* with second_host and stores */
     bool
         drains; /* with second_host: it is drained first, and goes when nothing lies there alone, or it took too long */
-    bool limits; /* some tasks do not end, or have a limit, or are cancelled by force */
+    bool replicas; /* what is put is to be in two places */
+    bool patient;  /* .. and no device is lost before all of it is */
+    bool limits;   /* some tasks do not end, or have a limit, or are cancelled by force */
     uint32_t cuts_max; /* of the network between the head and somebody */
     uint32_t cut_millionth;
     bool

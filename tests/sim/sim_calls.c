@@ -157,6 +157,7 @@ void sim_client_record(struct sim_client *client, const struct sim_task *task)
     out->time_limit_ms = task->time_limit_ms;
     out->put_offset    = task->put_offset;
     out->put_donatable = task->donatable;
+    out->put_replica   = client->sim->config.replicas;
     out->graph         = task->graph;
     out->label         = label_of(client, task->id);
     out->n_args        = task->arg_count;
@@ -268,6 +269,7 @@ struct sim_answer *sim_client_put_open(struct sim_client *client, uint64_t ref,
     out->place     = place_on;
     out->donatable = donatable;
     out->label     = label_of(client, out->request);
+    out->replica   = client->sim->config.replicas;
     place(&client->opens, out);
     return answer_add(client, SIM_ANSWER_PUT, out->request);
 }

@@ -185,6 +185,13 @@ static void drain_look(struct sim *sim)
     }
 }
 
+/* Would no device, or host, that is lost now take along what is to be in two places? */
+static bool may_lose(const struct sim *sim)
+{
+    return !sim->config.patient || (!sim_head_down(sim) && sim_head_knows_gone(sim) &&
+                                    head_core_twice(sim->head, sim->config.second_host));
+}
+
 /* One device at least of the clients' host stays. */
 static void maybe_lose(struct sim *sim)
 {
@@ -192,7 +199,7 @@ static void maybe_lose(struct sim *sim)
     struct sim_worker *worker;
 
     if (sim->gone_count >= sim->config.gone_max || sim->host_lost ||
-        sim_below(sim, 1000000) >= sim->config.gone_millionth) {
+        sim_below(sim, 1000000) >= sim->config.gone_millionth || !may_lose(sim)) {
         return;
     }
     if (sim->config.drains) {

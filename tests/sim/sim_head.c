@@ -539,6 +539,19 @@ void sim_head_worker_gone(struct sim_worker *worker)
     sim_after(sim, sim_below(sim, NOTICE_MAX_NS), worker_given_up, worker, 0, NULL);
 }
 
+bool sim_head_knows_gone(const struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->config.devices; i++) {
+        const struct head_device *device =
+            head_device_at(sim->head, sim->workers[i].device);
+
+        if (sim->workers[i].gone && device != NULL && !device->gone) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void sim_head_drain(struct sim *sim, uint64_t deadline_ms)
 {
     struct head_input input = {.type    = HEAD_INPUT_DRAIN,

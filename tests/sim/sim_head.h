@@ -30,6 +30,8 @@ void sim_head_drain(struct sim *sim, uint64_t deadline_ms);
 /* false: it may not go yet. */
 bool sim_head_drain_over(struct sim *sim, bool *out_done);
 void sim_head_worker_gone(struct sim_worker *worker);
+/* Has it heard of all that went so far? */
+bool sim_head_knows_gone(const struct sim *sim);
 
 /* What is to leave the head when a batch is stored. */
 struct sim_held {

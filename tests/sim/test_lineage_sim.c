@@ -101,6 +101,63 @@ TEST(losses_while_devices_are_full)
     run_seeds(&profile);
 }
 
+/*
+ * What is put is to be in two places. A device, or a host, is lost only when all of it is, as the head says: then nothing of it is ever lost, however many go one
+ * after the other, whatever else dies meanwhile.
+ */
+static const struct graph_profile put_twice = {.devices_min         = 2,
+                                               .devices_max         = 4,
+                                               .steps_min           = 30,
+                                               .steps_max           = 100,
+                                               .gone_permille       = 1000,
+                                               .host_permille       = 300,
+                                               .crash_permille      = 500,
+                                               .break_permille      = 300,
+                                               .head_crash_permille = 300,
+                                               .replicas            = true,
+                                               .patient             = true,
+                                               .check_every         = 5};
+
+TEST(what_was_put_twice_outlives_what_is_lost_one_after_the_other)
+{
+    run_seeds(&put_twice);
+}
+
+TEST(what_was_put_twice_goes_to_host_memory_from_devices_that_are_full)
+{
+    static const struct graph_profile profile = {.devices_min    = 2,
+                                                 .devices_max    = 4,
+                                                 .steps_min      = 30,
+                                                 .steps_max      = 100,
+                                                 .gone_permille  = 1000,
+                                                 .host_permille  = 300,
+                                                 .crash_permille = 300,
+                                                 .spill_permille = 1000,
+                                                 .replicas       = true,
+                                                 .patient        = true,
+                                                 .check_every    = 5};
+
+    run_seeds(&profile);
+}
+
+TEST(what_is_put_twice_while_anything_may_be_lost)
+{
+    static const struct graph_profile profile = {.devices_min           = 2,
+                                                 .devices_max           = 4,
+                                                 .steps_min             = 20,
+                                                 .steps_max             = 70,
+                                                 .gone_permille         = 900,
+                                                 .host_permille         = 400,
+                                                 .crash_permille        = 500,
+                                                 .break_permille        = 300,
+                                                 .spill_permille        = 400,
+                                                 .client_crash_permille = 150,
+                                                 .replicas              = true,
+                                                 .check_every           = 5};
+
+    run_seeds(&profile);
+}
+
 /* Programs that did not end well once, each for a reason of its own. */
 static void run_one(const struct graph_profile *profile, uint64_t seed)
 {
@@ -162,6 +219,12 @@ TEST(a_value_beside_one_that_failed_is_spilled_when_it_is_there)
                                                  .check_every    = 1};
 
     run_one(&profile, 728);
+}
+
+/* A call was to be run again that needed what nobody can make; another one, which read a part of the same value that was there, failed with it. */
+TEST(a_part_that_is_there_does_not_fail_with_one_that_is_not)
+{
+    run_one(&put_twice, 1795468889875644185);
 }
 
 TEST_MAIN()

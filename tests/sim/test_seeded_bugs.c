@@ -122,6 +122,15 @@ static const struct graph_profile with_losses_and_puts = {.devices_min    = 2,
                                                           .crash_permille = 300,
                                                           .check_every    = 200};
 
+/* Devices go one after the other, and what was put is in two places whenever one does. */
+static const struct graph_profile put_twice = {.devices_min   = 3,
+                                               .devices_max   = 4,
+                                               .steps_min     = 30,
+                                               .steps_max     = 80,
+                                               .gone_permille = 1000,
+                                               .replicas      = true,
+                                               .patient       = true};
+
 /* Two hosts of two devices each: what is large goes from one to the other in parts. */
 static const struct graph_profile two_hosts = {.devices_min    = 4,
                                                .devices_max    = 4,
@@ -305,6 +314,11 @@ TEST(random_programs_notice_a_record_that_is_freed_too_early)
 TEST(random_programs_notice_retired_memory_that_is_read_after_a_loss)
 {
     assert_found("head.rebuild_retired", &scarce_with_losses, GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_a_second_copy_that_is_not_made_again)
+{
+    assert_found("head.second_forgotten", &put_twice, GRAPHS_MAX);
 }
 
 TEST(random_programs_notice_a_put_that_is_given_up_before_its_readers_are_over)

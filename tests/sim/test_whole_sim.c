@@ -3,7 +3,7 @@
  * limits, pairs, lineage and shadows, recorded graphs, a journal - and some of the faults: workers that crash, stand still, go on when they should not; stores and heads
  * that are killed, and heads that stand still and whose place another one takes; devices that are lost for good; hosts that die, are drained, or come back
  * when they were given up; connections that break, networks that are cut; clients that die; disks that are full;
- * communicators that fail. Each is checked where it is; here they meet.
+ * communicators that fail. What is put is in two places in some. Each is checked where it is; here they meet.
  *
  * PLASMON_SEEDS=n: so many runs; --only TEST --seed S with PLASMON_SEEDS=1 repeats one. tools/simulate makes as many as there is time for.
  */
@@ -41,7 +41,8 @@ static const struct graph_profile whole = {WHOLE,
                                            .host_permille   = 500,
                                            .head_stops_most = 2,
                                            .host_faults     = true,
-                                           .pairs_of_hosts  = true};
+                                           .pairs_of_hosts  = true,
+                                           .some_replicas   = true};
 
 TEST(all_features_and_all_faults_together)
 {
