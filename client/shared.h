@@ -73,6 +73,7 @@ struct shared {
         uint64_t until_ns; /* the end of that */
         pid_t pid;         /* 0: not known */
         bool stopped;      /* it was, then */
+        bool owes;         /* it was asked since it last said anything */
     } silent;
 };
 

@@ -117,6 +117,7 @@ static void control_spoke(struct shared *shared)
     }
     shared->silent.rest_ns  = 0;
     shared->silent.until_ns = 0;
+    shared->silent.owes     = false;
 }
 
 static bool control_readable(const struct shared *shared)
@@ -133,7 +134,11 @@ plasmon_status_t shared_control_ask(struct shared *shared, struct store_control 
     plasmon_status_t status =
         control_readable(shared) ? PLASMON_OK : shared_control_rests(shared, err);
 
-    return status == PLASMON_OK ? shared_control_send(shared, message, err) : status;
+    if (status == PLASMON_OK) {
+        status              = shared_control_send(shared, message, err);
+        shared->silent.owes = true;
+    }
+    return status;
 }
 
 static plasmon_status_t control_poll(struct shared *shared, uint64_t deadline_ns,
@@ -153,7 +158,10 @@ static plasmon_status_t control_poll(struct shared *shared, uint64_t deadline_ns
             return pl_err_set(err, PLASMON_EIO, "poll: %s", strerror(errno));
         }
         if (ready == 0 && pl_now_ns() >= deadline_ns) {
-            return control_silent(shared, err);
+            return shared->silent.owes
+                       ? control_silent(shared, err)
+                       : pl_err_set(err, PLASMON_ETIMEDOUT,
+                                    "plasmon-store of this host had nothing to say");
         }
     }
 }

@@ -30,6 +30,8 @@ struct head_machine_worker {
     uint32_t device;
     uint32_t host_device;
     uint32_t incarnation;
+    uint32_t
+        over; /* its store has said that this incarnation has ended; 0: of none. In no checkpoint: there is none until the next one is here */
     uint64_t answered; /* the last request for figures that it has */
     char *host;
     struct pl_list link;

@@ -356,7 +356,14 @@ plasmon_status_t head_machine_worker_up(struct head_machine *machine,
             "over from a store that is gone; end it",
             hello->host_device, hello->node, (unsigned long long)hello->memory);
     }
-    worker       = worker_at(machine, hello->host, hello->host_device);
+    worker = worker_at(machine, hello->host, hello->host_device);
+    if (worker != NULL && hello->incarnation <= worker->over) {
+        return pl_err_set(
+            err, PLASMON_EEXIST,
+            "worker hello: incarnation %u of device %u is over: its store has "
+            "seen it end; stop this worker",
+            hello->incarnation, worker->device);
+    }
     out->resumed = worker != NULL && hello->resume_session != 0 &&
                    hello->resume_session == worker->peer.session &&
                    hello->incarnation == worker->incarnation && !worker->peer.overflown;
@@ -452,6 +459,7 @@ plasmon_status_t head_machine_worker_down(struct head_machine *machine,
             head_machine_worker_forget(machine, worker, why);
         } else if (worker != NULL) {
             worker->peer.connected = false;
+            worker->over           = (uint32_t)n[1]; /* its hello may still be on its way */
         }
         head_core_worker_down(machine->core, host, (uint32_t)n[0], final,
                               (plasmon_status_t)(int32_t)n[3], why);

@@ -379,7 +379,7 @@ static void devices_look_again(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         struct sim_worker *worker = &sim->workers[i];
-        uint32_t number           = UINT32_MAX;
+        uint32_t number = UINT32_MAX, known = 0;
 
         for (uint32_t device = 0; device < SIM_NUMBERS_MAX; device++) {
             uint32_t host_device, incarnation;
@@ -389,8 +389,10 @@ static void devices_look_again(struct sim *sim)
                                           &host_device, &incarnation) &&
                 sim_worker_at(sim, host, host_device) == worker) {
                 number = device;
+                known  = incarnation;
             }
         }
+        worker->greeted = (uint32_t)pl_min_u64(worker->greeted, known); /* by this head */
         if (worker->gone || (number == UINT32_MAX && sim_node_of(worker)->give_ups > 0)) {
             continue; /* the head may have forgotten it: its number stays */
         }

@@ -393,6 +393,41 @@ TEST(the_next_head_knows_a_store_by_its_memory)
     }
 }
 
+/* Its hello was on its way when it died, and came to a head that was made again, or to this one. */
+TEST(a_worker_that_its_store_saw_end_is_not_welcomed)
+{
+    const struct head_input down = {
+        .type    = HEAD_INPUT_WORKER_DOWN,
+        .numbers = {0, 1},
+        .strings = {head_string("host"), head_string("killed by signal 9")}};
+    struct head_machine *first, *other;
+    struct head_outcome worker, out;
+    struct pl_err err = {0};
+    const uint8_t *bytes;
+    const char *why;
+    size_t length;
+
+    begin();
+    first = world.machine;
+    other = machine_create();
+    ASSERT_OK(store_hello("/a", MEMORY, &out, &err));
+    ASSERT_OK(worker_hello(MEMORY, 1, &worker, &err));
+    ASSERT_OK(worker_hello(MEMORY, 1, &out, &err)); /* it lives */
+    ASSERT_OK(head_machine_input(first, &down, NULL, &err));
+    ASSERT_STATUS(worker_hello(MEMORY, 1, &out, &err), PLASMON_EEXIST);
+    ASSERT_CONTAINS(err.text, "incarnation 1 of device 0 is over");
+    head_machine_flush(first);
+    ASSERT_NULL(head_machine_checkpoint(first, &length, &why)); /* which does not have it */
+    ASSERT_TRUE(head_machine_batch_take(first, &bytes, &length));
+    ASSERT_OK(head_machine_replay(other, bytes, length, &err));
+    world.machine = other;
+    ASSERT_STATUS(worker_hello(MEMORY, 1, &out, &err), PLASMON_EEXIST);
+    ASSERT_OK(worker_hello(MEMORY, 2, &out, &err));
+    ASSERT_EQ(out.device, worker.device);
+    head_machine_destroy(first);
+    end();
+}
+
 /* Nothing in it says which memory its stores have. */
 TEST(a_journal_of_the_format_before_is_refused_with_the_remedy)
 {
