@@ -47,11 +47,11 @@ static bool is_there(const struct head_buffer *buffer)
 }
 
 /*
- * What has the memory that a launch of the client lacks, as far as labels say it; "; of what is there: .." or nothing. Of the client's namespace alone: who is
- * confined to one is told nothing of others.
+ * What has the memory that a launch lacks, as far as labels say it; "; of what is there: .." or nothing. Of the namespace of who is told alone, who may be
+ * confined to it.
  */
 static void say_values(const struct head_core *core, const struct head_device *device,
-                       const struct head_client *client, struct pl_str *out)
+                       const struct head_space *space, struct pl_str *out)
 {
     struct head_labels_seen seen = {.core = core};
     const struct pl_list *pos;
@@ -69,8 +69,7 @@ static void say_values(const struct head_core *core, const struct head_device *d
         if (looks-- == 0) {
             break;
         }
-        if (tile != NULL && tile->label != 0 && tile->space == client->space &&
-            is_there(buffer)) {
+        if (tile != NULL && tile->label != 0 && tile->space == space && is_there(buffer)) {
             head_labels_see(&seen, tile, buffer->bytes);
         }
     }
@@ -78,6 +77,15 @@ static void say_values(const struct head_core *core, const struct head_device *d
         pl_str_append(out, "; of what is there: ");
         head_labels_say(&seen, out);
     }
+}
+
+/* Of who is told how it ended; NULL: nobody is. The memory of a put through a lane or shared memory is asked for by the head's own launch. */
+static const struct head_space *space_of(const struct head_task *task)
+{
+    return task->client != NULL ? task->client->space
+           : task->outputs.count > 0
+               ? (*(struct head_tile **)pl_vec_at(&task->outputs, 0))->space
+               : NULL;
 }
 
 static void worker_failed(struct head_core *core, struct head_device *device,
@@ -97,8 +105,8 @@ static void worker_failed(struct head_core *core, struct head_device *device,
     }
     head_task_describe(task, what);
     pl_str_init(&values);
-    if (report->status == PLASMON_EDEVMEM && task->client != NULL) {
-        say_values(core, device, task->client, &values);
+    if (report->status == PLASMON_EDEVMEM && space_of(task) != NULL) {
+        say_values(core, device, space_of(task), &values);
     }
     why = why_nothing_leaves(core, device, report);
     failure =

@@ -32,6 +32,9 @@ static void take_frame(void *user, uint64_t to, const uint8_t *body, size_t leng
     for (size_t i = 0; i < frame->n_failed; i++) {
         (void)snprintf(said, sizeof(said), "%s", frame->failed[i]->text);
     }
+    for (size_t i = 0; i < frame->n_put_ready; i++) {
+        (void)snprintf(said, sizeof(said), "%s", frame->put_ready[i]->text);
+    }
 }
 
 static const struct head_ops ops = {.client_frame   = take_frame,
@@ -327,19 +330,26 @@ TEST(a_value_has_the_label_of_the_put_or_call_that_wrote_it)
     end();
 }
 
-TEST(a_put_through_shared_memory_has_its_label_before_it_is_sealed)
+/* A put through shared memory begins. */
+static void open_put(uint64_t ref, const char *label)
 {
     Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
     Plasmon__V1__PutOpen open = PLASMON__V1__PUT_OPEN__INIT, *opens[] = {&open};
 
-    begin();
     open.request     = 1;
-    open.ref         = 1;
+    open.ref         = ref;
     open.shape       = &shape_of_8;
-    open.label       = (char *)(uintptr_t) "batch 7";
+    open.label       = (char *)(uintptr_t)label;
+    open.place       = 1; /* device 0 */
     frame.put_open   = opens;
     frame.n_put_open = 1;
     send_all(&frame);
+}
+
+TEST(a_put_through_shared_memory_has_its_label_before_it_is_sealed)
+{
+    begin();
+    open_put(1, "batch 7");
     ASSERT_LABEL(1, "batch 7");
     end();
 }
@@ -686,6 +696,18 @@ TEST(who_has_no_memory_is_told_what_is_there_by_its_labels)
     ASSERT_CONTAINS(said,
                     "it needs much; of what is there: \"weights\" 64 B, \"later\" 32 B");
     ASSERT_NULL(strstr(said, "\"too much\"")); /* which is not there */
+    end();
+}
+
+TEST(who_has_no_memory_for_a_put_through_shared_memory_is_told_it_too)
+{
+    begin();
+    put(1, "weights");
+    all_done();
+    open_put(2, "batch 7");
+    starves();
+    ASSERT_CONTAINS(said, "'batch 7'");
+    ASSERT_CONTAINS(said, "it needs much; of what is there: \"weights\" 32 B");
     end();
 }
 
