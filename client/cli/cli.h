@@ -5,6 +5,7 @@
 #ifndef CLIENT_CLI_CLI_H
 #define CLIENT_CLI_CLI_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,12 +46,13 @@ struct cli_cluster {
     const char *token_file;
 };
 /* The options for it, in the table of a command whose struct has a `struct cli_cluster cluster`. */
-#define CLI_CLUSTER_OPTIONS(type)                                             \
-    {"--address", "ADDRESS", CLI_TEXT, offsetof(type, cluster.address),       \
-     "host:port or unix:/path [$PLASMON_ADDRESS, or what was started here]"}, \
-    {                                                                         \
-        "--token-file", "FILE", CLI_TEXT, offsetof(type, cluster.token_file), \
-            "file with the cluster's token [$PLASMON_TOKEN]"                  \
+#define CLI_CLUSTER_OPTIONS(type)                                                     \
+    {"--address", "ADDRESS", CLI_TEXT, offsetof(type, cluster.address),               \
+     "host:port or unix:/path [$PLASMON_ADDRESS, or what was started here]"},         \
+    {                                                                                 \
+        "--token-file", "FILE", CLI_TEXT, offsetof(type, cluster.token_file),         \
+            "file with the cluster's token [$PLASMON_TOKEN, $PLASMON_TOKEN_FILE; of " \
+            "what was started here: its own]"                                         \
     }
 
 /* The options of a command that only asks a cluster: `struct cli_asks` is its struct. */
@@ -107,6 +109,7 @@ struct cli_process {
 struct cli_node {
     char dir[80]; /* 0700 */
     char address[256];
+    char token_file[PATH_MAX]; /* whole path; empty: none was given */
     struct cli_process processes[4];
     uint32_t process_count;
 };
@@ -121,9 +124,9 @@ void cli_node_remove(const struct cli_node *node);
 int cli_process_open(const struct cli_process *process);
 plasmon_status_t cli_process_describe(const char *name, int pidfd, struct cli_process *out,
                                       struct pl_err *err);
-/* The signal, then SIGKILL after timeout_ms. false: it is still there. Takes pidfd. */
+/* The signal, also to a process that is stopped, then SIGKILL after timeout_ms. false: it is still there. Takes pidfd. */
 bool cli_process_end(int pidfd, int signal, uint32_t timeout_ms);
-/* Connect to --address, $PLASMON_ADDRESS, or what runs here. Prints why not. */
+/* Connect to --address, $PLASMON_ADDRESS, or what runs here, then with its token unless one is given. Prints why not. */
 struct plasmon_client *cli_connect(const struct cli_command *command,
                                    const struct cli_cluster *cluster);
 /* The same for who only asks (client_ask_init()): the first question connects. */

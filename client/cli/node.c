@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@
 #include "client/client_int.h"
 #include "trust/trust.h"
 
-#define RECORD "node"
+#define RECORD     "node"
+#define TOKEN_FILE "token-file " /* the rest of its line: a path may have spaces */
 
 plasmon_status_t cli_node_dir(bool make, char out[80], struct pl_err *err)
 {
@@ -51,7 +53,7 @@ plasmon_status_t cli_node_dir(bool make, char out[80], struct pl_err *err)
 
 plasmon_status_t cli_node_read(struct cli_node *out, struct pl_err *err)
 {
-    char path[128], line[512], word[32];
+    char path[128], line[PATH_MAX + 32], word[32];
     plasmon_status_t status;
     FILE *file;
 
@@ -72,6 +74,10 @@ plasmon_status_t cli_node_read(struct cli_node *out, struct pl_err *err)
 
         if (sscanf(line, "%31s", word) == 1 && strcmp(word, "address") == 0) {
             (void)sscanf(line, "address %255s", out->address);
+        } else if (strncmp(line, TOKEN_FILE, strlen(TOKEN_FILE)) == 0) {
+            line[strcspn(line, "\n")] = '\0';
+            (void)snprintf(out->token_file, sizeof(out->token_file), "%.*s", PATH_MAX - 1,
+                           line + strlen(TOKEN_FILE));
         } else if (sscanf(line, "process %31s %d %" SCNu64, process->name, &process->pid,
                           &process->start_time) == 3) {
             out->process_count++;
@@ -95,6 +101,9 @@ plasmon_status_t cli_node_write(const struct cli_node *node, struct pl_err *err)
                           strerror(errno));
     }
     good = fprintf(file, "address %s\n", node->address) > 0;
+    if (node->token_file[0] != '\0' && strchr(node->token_file, '\n') == NULL) {
+        good = fprintf(file, TOKEN_FILE "%s\n", node->token_file) > 0 && good;
+    }
     for (uint32_t i = 0; i < node->process_count; i++) {
         const struct cli_process *process = &node->processes[i];
 
@@ -185,6 +194,8 @@ bool cli_process_end(int pidfd, int signal, uint32_t timeout_ms)
     bool gone;
 
     (void)syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0u);
+    /* Who is stopped would hear of it when the time is over, and be killed with nothing said. */
+    (void)syscall(SYS_pidfd_send_signal, pidfd, SIGCONT, NULL, 0u);
     gone = wait_end(pidfd, timeout_ms);
     if (!gone) {
         (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0u);
@@ -209,6 +220,13 @@ char *cli_token_read(const struct cli_command *command, const char *path)
     return token;
 }
 
+static bool is_set(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value != NULL && value[0] != '\0';
+}
+
 /* Without a session, or with one. */
 static struct plasmon_client *reach(const struct cli_command *command,
                                     const struct cli_cluster *cluster, bool asks)
@@ -217,6 +235,7 @@ static struct plasmon_client *reach(const struct cli_command *command,
     struct plasmon_options options = PLASMON_OPTIONS_INIT;
     struct plasmon_client *client  = NULL;
     struct pl_err err              = {0};
+    const char *token_file         = cluster->token_file;
     struct cli_node node;
     char *token = NULL;
 
@@ -232,9 +251,13 @@ static struct plasmon_client *reach(const struct cli_command *command,
             return NULL;
         }
         options.address = node.address;
+        if (token_file == NULL && node.token_file[0] != '\0' && !is_set("PLASMON_TOKEN") &&
+            !is_set("PLASMON_TOKEN_FILE")) {
+            token_file = node.token_file;
+        }
     }
-    if (cluster->token_file != NULL) {
-        token = cli_token_read(command, cluster->token_file);
+    if (token_file != NULL) {
+        token = cli_token_read(command, token_file);
         if (token == NULL) {
             return NULL;
         }

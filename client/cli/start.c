@@ -583,12 +583,12 @@ static int head_goes_first(struct cli_node *node)
 /* What programs, and stores of other machines, need besides the address. */
 static void print_use(const struct start *start, const struct cli_node *node)
 {
-    char tcp[64], token[PATH_MAX];
+    char tcp[64];
 
     printf("\nprograms on this machine:\n    export PLASMON_ADDRESS=%s\n", node->address);
     if (start->token_file != NULL) {
         printf("    export PLASMON_TOKEN_FILE=%s\n",
-               realpath(start->token_file, token) != NULL ? token : start->token_file);
+               node->token_file[0] != '\0' ? node->token_file : start->token_file);
     }
     if (start->head && start->port != 0) {
         tcp_address(start, tcp);
@@ -647,6 +647,9 @@ static int run(int argc, char **argv)
     if (result != CLI_OK) { /* what runs here is not ours to end */
         free(token);
         return result;
+    }
+    if (start.token_file != NULL && realpath(start.token_file, node.token_file) == NULL) {
+        node.token_file[0] = '\0'; /* it was read just now; commands ask for it then */
     }
     has_store = runs_alone(&node, "plasmon-store");
     if (start.head && (node.process_count == 0 || has_store)) {

@@ -20,6 +20,12 @@ what_start_says_suffices() { # the lines for a shell, as they are
         [ "$(timeout 60 "$program")" = right ] && "$plasmon" status >/dev/null
     )
 }
+nothing_more_is_needed_here() { # neither an address nor a token; but one that is given counts
+    (
+        unset PLASMON_ADDRESS PLASMON_TOKEN PLASMON_TOKEN_FILE
+        "$plasmon" status >/dev/null && ! PLASMON_TOKEN=wrong "$plasmon" status
+    )
+}
 run() { # ADDRESS
     [ "$(PLASMON_ADDRESS=$1 PLASMON_TOKEN=secret-of-the-test timeout 60 "$program")" = right ]
 }
@@ -129,6 +135,13 @@ stop_leaves_nothing() {
     find "$XDG_RUNTIME_DIR" -name '*.sock'
     [ -z "$(find "$XDG_RUNTIME_DIR" -name '*.sock')" ]
 }
+stopped_ones_end_by_themselves() { # and are not killed when the time for it is over: they say that they were asked
+    logs=$XDG_RUNTIME_DIR/plasmon-$(id -u)
+    kill -STOP "$(tagged plasmon-head)" "$(tagged plasmon-store)"
+    stop_leaves_nothing || return 1
+    tail -n 2 "$logs/plasmon-head.log" "$logs/plasmon-store.log"
+    grep -q 'asked to stop' "$logs/plasmon-head.log" && grep -q 'ending: SIGINT' "$logs/plasmon-store.log"
+}
 beside=$XDG_RUNTIME_DIR/o # another job's runtime folder
 beside() { XDG_RUNTIME_DIR=$beside PLASMON_TOKEN=secret-of-the-test "$plasmon" "$@"; }
 two_clusters_start_at_once() {
@@ -183,6 +196,7 @@ gone_is_told() {
 
 claim start_returns_when_the_devices_are_ready start
 claim what_start_says_lets_a_program_in what_start_says_suffices
+claim commands_need_no_address_and_no_token_of_what_was_started_here nothing_more_is_needed_here
 claim a_program_runs_over_the_unix_socket run "$local"
 claim a_program_runs_over_tcp run "127.0.0.1:$port"
 claim no_token_is_refused refused ""
@@ -203,5 +217,5 @@ claim a_token_is_changed_while_some_have_the_old_one token_is_changed
 claim a_program_is_told_that_nobody_is_there gone_is_told
 claim it_starts_again_after_a_stop_and_another_cluster_at_once two_clusters_start_at_once
 claim both_work_and_one_stops_without_the_other two_clusters_do_not_meet
-claim and_stops stop_leaves_nothing
+claim and_stops_also_what_was_stopped_by_a_signal stopped_ones_end_by_themselves
 finish
