@@ -256,7 +256,7 @@ plasmon_status_t embedded_start(struct embedded *embedded,
 
 void embedded_add_log(const struct embedded *embedded, struct pl_err *err)
 {
-    char text[256], hint[SPAWN_HINT_BYTES];
+    char text[256], hint[SPAWN_HINT_BYTES], *words = text, *line;
     size_t length;
     off_t end;
     ssize_t got;
@@ -278,8 +278,12 @@ void embedded_add_log(const struct embedded *embedded, struct pl_err *err)
     while (got > 0 && text[got - 1] == '\n') {
         text[--got] = '\0';
     }
+    line = (off_t)length < end ? strchr(text, '\n') : NULL;
+    if (line != NULL) { /* not the end of a line whose beginning is not there */
+        words = line + 1;
+    }
     (void)snprintf(err->text + strlen(err->text), sizeof(err->text) - strlen(err->text),
-                   "; its last words: %s%s", text, spawn_limit_hint(hint));
+                   "; its last words: %s%s", words, spawn_limit_hint(hint));
 }
 
 plasmon_status_t embedded_head_fd(struct embedded *embedded, struct shared *shared,
