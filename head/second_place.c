@@ -148,7 +148,7 @@ plasmon_status_t head_second_admit(struct head_core *core, struct head_array *ar
         err, PLASMON_EDEVMEM,
         "a second copy was asked for (replica), and there is no place for its %s: no other "
         "device has room, and no host memory for spilling; add a host, release refs, give "
-        "plasmon-store more --spill-memory, or put it without",
+        "plasmon-store more --spill-memory, or put it without replica",
         pl_format_bytes(part.bytes, bytes));
 }
 

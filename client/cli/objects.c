@@ -58,7 +58,7 @@ static const char *second_name(uint32_t second)
 
 static const char *second_text(uint32_t second)
 {
-    static const char *const texts[] = {"", "its second copy is missing",
+    static const char *const texts[] = {"", "its second copy is missing or on its way",
                                         "in two places on one host", "on two hosts"};
 
     return second < PL_COUNT(texts) ? texts[second] : "?";

@@ -96,8 +96,8 @@ static const char *duration(uint64_t ns, char out[32])
 static void print_times(const Plasmon__V1__StatusReply *reply)
 {
     static const char *const names[] = {
-        "tasks",     ".. until sent to a worker",  "workers replaced",
-        "transfers", ".. in their worker's queue", ".. .. that stood still:"};
+        "tasks",     "tasks until sent to a worker", "workers replaced",
+        "transfers", "launches in a worker's queue", "a queue stood still:"};
 
     if (reply->n_histograms > 0) {
         printf("\n  %-32s %10s %9s %9s\n", "how long", "count", "p50", "p99");
