@@ -1,5 +1,6 @@
 /* Where a second copy goes (second.c has the order), and the launches that make one. */
 #include "head/second_int.h"
+#include "head/spill_int.h"
 
 uint64_t head_second_bytes(const struct head_array *array, const struct pl_box *box)
 {
@@ -84,6 +85,14 @@ static struct head_device *device_for(struct head_core *core,
     return device;
 }
 
+/* Room as it is is known at once; what would come free is counted copy by copy. */
+static bool host_has_room(const struct head_spill_host *spill, uint64_t bytes)
+{
+    return spill->slab != HEAD_SLAB_FAILED && bytes <= spill->config.memory_bytes &&
+           (head_spill_room_free(spill, bytes) ||
+            bytes <= head_spill_host_room(spill, bytes));
+}
+
 /* Of its buffers the one from which a copy in memory of its host can be made now. */
 static struct head_buffer *buffer_for_host(struct head_core *core,
                                            const struct head_second_part *part)
@@ -102,10 +111,7 @@ static struct head_buffer *buffer_for_host(struct head_core *core,
             continue;
         }
         spill = head_spill_host_of(core, buffer->device->host);
-        if (spill != NULL && spill->slab != HEAD_SLAB_FAILED &&
-            head_spill_rounded(buffer->bytes) <= spill->config.memory_bytes &&
-            head_spill_rounded(buffer->bytes) <=
-                head_spill_host_room(spill, head_spill_rounded(buffer->bytes))) {
+        if (spill != NULL && host_has_room(spill, head_spill_rounded(buffer->bytes))) {
             return buffer;
         }
     }
