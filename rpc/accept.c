@@ -11,7 +11,7 @@
  * be accepted, and the listener goes on with the next who comes.
  *
  * NOBODY  A connection that the core takes over costs it two tenths of a millisecond, whatever becomes of it. One that has been closed again, or
- * begins as neither HTTP/2 nor TLS does, is closed here, for a hundredth of that; one that has not said enough waits in a room of its own (room.c),
+ * begins otherwise than a peer does, is closed here, for a hundredth of that; one that has not made a call yet waits in a room of its own (room.c),
  * where the one that is there for longest gives way when no descriptor is left for others.
  *
  * Only in programs that make a server, which call rpc_accept_guard(): others that link this folder and accept something of their own (workers,
@@ -96,7 +96,10 @@ static bool is_welcome(int listener, int fd)
         say_refused("so many descriptors are in use");
         begins = RPC_BEGINS_AS_NOBODY;
     }
-    if (begins == RPC_BEGINS_AS_NOBODY) {
+    if (begins == RPC_BEGINS_AS_TLS) {
+        rpc_refuse_tls(fd);
+    }
+    if (begins == RPC_BEGINS_AS_NOBODY || begins == RPC_BEGINS_AS_TLS) {
         (void)close(fd);
         return false;
     }

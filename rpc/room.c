@@ -2,11 +2,15 @@
  * The waiting room: connections that have not yet said what a peer begins with.
  *
  * WHY  A connection that the core takes over costs it two tenths of a millisecond and 17 KiB, on the thread that serves everybody, whatever becomes of it.
- * Whoever says nothing, or dribbles, should not get so far. So accept4() (accept.c) leaves it here, where it costs a descriptor and a
- * line of a table, until what an honest peer says at once has arrived: the preface of HTTP/2 and the whole frame of SETTINGS behind it, or the
- * whole first record of TLS. No peer waits for a word of ours before it has said that. Who has not after wait_ms is hung up on; who
- * begins otherwise at once. When the room is full the one that was here for longest gives way: newcomers who speak get in beside
- * any number of strangers who do not.
+ * Whoever says nothing, dribbles, or begins well and asks for nothing should not get so far. So accept4() (accept.c) leaves it here, where it costs a descriptor and a
+ * line of a table, until its first request has arrived: the preface of HTTP/2, its SETTINGS, and the whole first frame of HEADERS; where TLS is spoken, the
+ * whole first record of it. Who has not said that after wait_ms is hung up on; who begins otherwise at once. When the room is full the one that
+ * was here for longest gives way: newcomers who speak get in beside any number of strangers who do not.
+ *
+ * THE GREETING  A peer of gRPC makes no call before it has heard the server's SETTINGS. So the room says some that change nothing, when it has the peer's. The core says its
+ * own later, which is as good: they may come at any time. But the peer acknowledges both, the first time before the core has said anything. Version 1.51 of the
+ * core takes that well, later ones end the connection. With any core but those that are known to take it (greets()) nobody is greeted, and
+ * who has said SETTINGS is the core's.
  *
  * BACK TO THE CORE  It takes a connection only as the answer of accept4() at the listener by which it came, and calls that only when
  * the kernel says that somebody is there. So for one that is ready the room connects to the listener itself, and hangs up: a knock.
@@ -27,9 +31,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -42,7 +48,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "rpc/rpc_int.h"
+#include "rpc/grpc_int.h"
 
 #define LISTENERS      32u
 #define EVENTS         64
@@ -53,7 +59,9 @@
 #define PREFACE        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #define PREFACE_BYTES  (sizeof(PREFACE) - 1)
 #define FRAME_HEADER   9u
+#define FRAME_HEADERS  1
 #define FRAME_SETTINGS 4
+#define SAID_MAX       1024u /* before HEADERS: 91 bytes of gRPC, as few of others */
 #define TLS_HEADER     5u
 #define TLS_HANDSHAKE  0x16
 #define TLS_MAJOR      3
@@ -68,6 +76,7 @@ struct guest {
     uint64_t since_ns;
     unsigned listener;
     enum guest_state state;
+    bool greeted;
 };
 
 struct room_listener {
@@ -100,48 +109,96 @@ static pthread_mutex_t life =
 
 /* ------------------------------------------------------------------------------------------ what was said */
 
-static enum rpc_beginning beginning_of_tls(const uint8_t *begins, size_t got, size_t there)
+static atomic_uchar tls_ports[UINT16_MAX + 1]; /* how many servers speak TLS at each */
+
+void rpc_room_tls(int port, bool speaks)
+{
+    (void)atomic_fetch_add(&tls_ports[(uint16_t)port], speaks ? 1 : -1);
+}
+
+static bool speaks_tls(int fd)
+{
+    struct sockaddr_storage ours;
+    socklen_t bytes = sizeof(ours);
+    uint16_t port   = 0;
+
+    if (getsockname(fd, (struct sockaddr *)&ours, &bytes) != 0) {
+        return false;
+    }
+    if (ours.ss_family == AF_INET) {
+        port = ((const struct sockaddr_in *)&ours)->sin_port;
+    } else if (ours.ss_family == AF_INET6) {
+        port = ((const struct sockaddr_in6 *)&ours)->sin6_port;
+    }
+    return atomic_load(&tls_ports[ntohs(port)]) > 0;
+}
+
+/* Of what is there `got` bytes were looked at. */
+struct said {
+    const uint8_t *bytes;
+    size_t got;
+    size_t there;
+};
+
+static enum rpc_beginning beginning_of_tls(const struct said *said)
 {
     size_t length;
 
-    if (got > 1 && begins[1] != TLS_MAJOR) {
+    if (said->bytes[0] != TLS_HANDSHAKE || (said->got > 1 && said->bytes[1] != TLS_MAJOR)) {
         return RPC_BEGINS_AS_NOBODY;
     }
-    if (got < TLS_HEADER) {
+    if (said->got < TLS_HEADER) {
         return RPC_BEGINS_SLOWLY;
     }
-    length = (size_t)begins[3] << 8 | begins[4];
+    length = (size_t)said->bytes[3] << 8 | said->bytes[4];
     if (length == 0 || length > LENGTH_MAX) {
         return RPC_BEGINS_AS_NOBODY;
     }
-    return there < TLS_HEADER + length ? RPC_BEGINS_SLOWLY : RPC_BEGINS_WELL;
+    return said->there < TLS_HEADER + length ? RPC_BEGINS_SLOWLY : RPC_BEGINS_WELL;
 }
 
-static enum rpc_beginning beginning_of_http(const uint8_t *begins, size_t got, size_t there)
+/* Behind the preface. SETTINGS come first, then anything; the first HEADERS are a request. */
+static enum rpc_beginning beginning_of_frames(const struct said *said)
 {
-    const uint8_t *frame = begins + PREFACE_BYTES;
-    size_t length;
+    enum rpc_beginning begins = RPC_BEGINS_SLOWLY;
 
-    if (memcmp(begins, PREFACE, got < PREFACE_BYTES ? got : PREFACE_BYTES) != 0) {
+    for (size_t at = PREFACE_BYTES; at + FRAME_HEADER <= said->got;) {
+        const uint8_t *frame = said->bytes + at;
+        size_t length        = (size_t)frame[0] << 16 | (size_t)frame[1] << 8 | frame[2];
+
+        if (length > LENGTH_MAX || (at == PREFACE_BYTES && frame[3] != FRAME_SETTINGS)) {
+            return RPC_BEGINS_AS_NOBODY;
+        }
+        at += FRAME_HEADER + length;
+        if (said->there < at) {
+            return begins;
+        }
+        if (frame[3] == FRAME_HEADERS) {
+            return RPC_BEGINS_WELL;
+        }
+        begins = RPC_BEGINS_AND_LISTENS;
+    }
+    return said->got == SAID_MAX ? RPC_BEGINS_AS_NOBODY : begins;
+}
+
+static enum rpc_beginning beginning_of_http(const struct said *said)
+{
+    if (said->bytes[0] == TLS_HANDSHAKE) {
+        return RPC_BEGINS_AS_TLS;
+    }
+    if (memcmp(said->bytes, PREFACE, pl_min_u64(said->got, PREFACE_BYTES)) != 0) {
         return RPC_BEGINS_AS_NOBODY;
     }
-    if (got < PREFACE_BYTES + FRAME_HEADER) {
-        return RPC_BEGINS_SLOWLY;
-    }
-    length = (size_t)frame[0] << 16 | (size_t)frame[1] << 8 | frame[2];
-    if (frame[3] != FRAME_SETTINGS || length > LENGTH_MAX) {
-        return RPC_BEGINS_AS_NOBODY;
-    }
-    return there < PREFACE_BYTES + FRAME_HEADER + length ? RPC_BEGINS_SLOWLY
-                                                         : RPC_BEGINS_WELL;
+    return beginning_of_frames(said);
 }
 
 enum rpc_beginning rpc_beginning(int fd)
 {
-    uint8_t begins[PREFACE_BYTES + FRAME_HEADER];
+    uint8_t begins[SAID_MAX];
     ssize_t got       = recv(fd, begins, sizeof(begins), MSG_PEEK | MSG_DONTWAIT);
     int there         = 0;
     struct pollfd end = {.fd = fd, .events = POLLRDHUP};
+    struct said said  = {.bytes = begins};
 
     if (got < 0) {
         return errno == EAGAIN || errno == EINTR ? RPC_BEGINS_SLOWLY : RPC_BEGINS_AS_NOBODY;
@@ -149,9 +206,33 @@ enum rpc_beginning rpc_beginning(int fd)
     if (got == 0 || poll(&end, 1, 0) != 0 || ioctl(fd, FIONREAD, &there) != 0) {
         return RPC_BEGINS_AS_NOBODY; /* it has gone again: the core ends the calls of one that does not write any more */
     }
-    return begins[0] == TLS_HANDSHAKE
-               ? beginning_of_tls(begins, (size_t)got, (size_t)there)
-               : beginning_of_http(begins, (size_t)got, (size_t)there);
+    said.got   = (size_t)got;
+    said.there = (size_t)there;
+    return speaks_tls(fd) ? beginning_of_tls(&said) : beginning_of_http(&said);
+}
+
+/* What it takes well to hear SETTINGS acknowledged that it has not said: the core's own version, which is not gRPC's. */
+static bool greets(void)
+{
+    return strncmp(grpc_version_string(), "29.", 3) == 0; /* gRPC 1.51 */
+}
+
+/* SETTINGS without any. To somebody who has not been hung up on yet, and whose buffer is empty. */
+static bool greet(int fd)
+{
+    static const uint8_t settings[FRAME_HEADER] = {[3] = FRAME_SETTINGS};
+
+    return send(fd, settings, sizeof(settings), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+           (ssize_t)sizeof(settings);
+}
+
+/* An answer that is no TLS says at once what is wrong. What is not read would take it back. */
+void rpc_refuse_tls(int fd)
+{
+    uint8_t hello[TLS_HEADER + LENGTH_MAX]; /* more than one record comes from nobody */
+
+    (void)!recv(fd, hello, sizeof(hello), MSG_DONTWAIT); /* it may have gone */
+    (void)greet(fd);                                     /* the same */
 }
 
 /* ------------------------------------------------------------------------------------------ listeners */
@@ -277,6 +358,19 @@ static void guest_ready_locked(struct guest *guest)
     room.ready_count++;
 }
 
+/* Or, where nobody is greeted, it is the core's. */
+static void guest_greet_locked(struct guest *guest)
+{
+    if (!greets()) {
+        guest_ready_locked(guest);
+        return;
+    }
+    guest->greeted = true;
+    if (!greet(guest_fd(guest))) {
+        guest_hang_up_locked(guest);
+    }
+}
+
 bool rpc_room_take(int listener_fd, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET, .data.fd = fd};
@@ -380,6 +474,15 @@ static void look_at_locked(int fd)
     switch (rpc_beginning(fd)) {
     case RPC_BEGINS_WELL:
         guest_ready_locked(guest);
+        break;
+    case RPC_BEGINS_AND_LISTENS:
+        if (!guest->greeted) {
+            guest_greet_locked(guest);
+        }
+        break;
+    case RPC_BEGINS_AS_TLS:
+        rpc_refuse_tls(fd);
+        guest_hang_up_locked(guest);
         break;
     case RPC_BEGINS_AS_NOBODY:
         guest_hang_up_locked(guest);

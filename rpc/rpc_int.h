@@ -143,12 +143,19 @@ unsigned rpc_accept_guard(void);
 /* ------------------------------------------------------------------------------------------ room.c */
 
 enum rpc_beginning {
-    RPC_BEGINS_WELL, /* all of what a peer says before it has heard anything has arrived */
-    RPC_BEGINS_SLOWLY,    /* what there is so far could be that */
-    RPC_BEGINS_AS_NOBODY, /* it speaks something else, or has gone again */
+    RPC_BEGINS_WELL,        /* its first request has arrived; of TLS the first record */
+    RPC_BEGINS_AND_LISTENS, /* all of what a peer says before it has heard anything has */
+    RPC_BEGINS_SLOWLY,      /* what there is so far could be that */
+    RPC_BEGINS_AS_TLS,      /* and nobody speaks that here */
+    RPC_BEGINS_AS_NOBODY,   /* it speaks something else, or has gone again */
 };
 /* What a connection has said so far, none of which is taken from it. Any thread; does not wait. */
 enum rpc_beginning rpc_beginning(int fd);
+
+/* To somebody who begins as TLS: that nobody speaks it here. The descriptor is to be closed then. */
+void rpc_refuse_tls(int fd);
+/* A server begins to speak TLS at that port, or does no longer. Any thread. */
+void rpc_room_tls(int port, bool speaks);
 
 /*
  * silent.c. Does somebody accept connections at the address (or one of those in the list) and say nothing? Then who that is and what to do, appended to `out`. tls: the address is one
@@ -157,12 +164,12 @@ enum rpc_beginning rpc_beginning(int fd);
 bool rpc_silent_listener(const char *target, bool tls, struct pl_str *out);
 
 /*
- * While there is a server that listens: whoever begins slowly waits, for wait_ms and with at most guests_max others, and is closed then. ENOMEM, ELIMIT: there is no
+ * While there is a server that listens: whoever has not begun well waits, for wait_ms and with at most guests_max others, and is closed then. ENOMEM, ELIMIT: there is no
  * room; all the others may be called nevertheless.
  */
 plasmon_status_t rpc_room_open(uint32_t wait_ms, unsigned guests_max) PL_MUST_CHECK;
 void rpc_room_close(void);
-/* One that came by that listener and begins slowly. true: taken, and the room's; false: there is no room for it. */
+/* One that came by that listener and has not begun well. true: taken, and the room's; false: there is no room for it. */
 bool rpc_room_take(int listener_fd, int fd);
 /* One that came by that listener, waited, and begins well; -1: there is none. The caller's. */
 int rpc_room_give(int listener_fd);

@@ -167,6 +167,9 @@ plasmon_status_t rpc_address_listen(struct rpc_address *address, struct rpc_serv
             pl_warn("rpc", "cannot make %s private: %s", path, strerror(errno));
         }
     }
+    if (address->tls.source != NULL) {
+        rpc_room_tls(address->port, true);
+    }
     return PLASMON_OK;
 }
 
@@ -177,6 +180,9 @@ void rpc_address_finish(struct rpc_address *address)
         pl_fd_close(&address->lock_fd);
     }
     if (address->tls.source != NULL) {
+        if (address->port != 0) {
+            rpc_room_tls(address->port, false);
+        }
         trust_pems_release(address->tls.pems);
         pl_mutex_finish(&address->tls.lock);
     }

@@ -199,7 +199,8 @@ TEST(a_flood_of_connections_ends_neither_the_listening_nor_who_is_there)
     cluster_end(honest);
 }
 
-TEST(strangers_who_stay_and_say_nothing_keep_nobody_out)
+/* Strangers who stay, each of whom has said that. */
+static void expect_no_harm_of(const char *said, size_t length)
 {
     /* Whom the core has taken over it hangs up on when a ping stays without an answer, after 15 s: nobody is to wait for that. */
     enum { FOR_EVER = 3600, PING_S = 15 };
@@ -213,6 +214,11 @@ TEST(strangers_who_stay_and_say_nothing_keep_nobody_out)
     servers_note(honest);
     began_ns = pl_now_ns();
     ASSERT_TRUE(flood(started_address(), SOCK_STREAM, fds) > 96);
+    for (unsigned i = 0; length > 0 && i < FLOOD; i++) {
+        if (fds[i] >= 0) { /* it may have been hung up on */
+            (void)!send(fds[i], said, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+        }
+    }
     second = honest_join();
     ASSERT_TRUE(pl_now_ns() - began_ns < (PING_S - 1) * UINT64_C(1000000000));
     expect_works(second);
@@ -222,6 +228,18 @@ TEST(strangers_who_stay_and_say_nothing_keep_nobody_out)
     servers_expect_descriptors();
     servers_expect_alive();
     cluster_end(honest);
+}
+
+TEST(strangers_who_stay_and_say_nothing_keep_nobody_out)
+{
+    expect_no_harm_of("", 0);
+}
+
+TEST(strangers_who_begin_well_and_make_no_call_keep_nobody_out)
+{
+    static const char said[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
+
+    expect_no_harm_of(said, sizeof(said));
 }
 
 TEST(a_flood_of_the_stores_socket_keeps_no_client_out)

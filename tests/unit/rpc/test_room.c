@@ -19,6 +19,13 @@
 #define PREFACE  "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 #define SETTINGS "\x00\x00\x06\x04\x00\x00\x00\x00\x00"
 #define SETTING  "\x00\x03\x00\x00\x00\x64"
+#define FIRST    PREFACE SETTINGS SETTING /* what a peer says before it has heard anything */
+#define ACK      "\x00\x00\x00\x04\x01\x00\x00\x00\x00"
+#define REQUEST                            \
+    "\x00\x00\x04\x01\x04\x00\x00\x00\x01" \
+    "head"
+#define GREETING "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+#define TLS      "\x16\x03\x01\x00\x04head" /* a record of four bytes */
 #define WAIT_MS  5000
 #define LONG_MS  60000u
 
@@ -42,22 +49,20 @@ static enum rpc_beginning begun(const char *bytes, size_t length, bool goes)
 
 #define BEGUN(text) begun("" text, sizeof("" text) - 1, false)
 
-TEST(all_that_a_peer_says_first_is_a_beginning_and_each_part_of_it_could_become_one)
+TEST(a_first_request_is_a_beginning_and_each_part_of_it_could_become_one)
 {
-    static const char http[] = PREFACE SETTINGS SETTING;
-    static const char tls[]  = "\x16\x03\x01\x00\x04head"; /* a record of four bytes */
+    static const char http[] = FIRST ACK REQUEST;
+    const size_t listens = sizeof(FIRST) - 1, acknowledged = listens + sizeof(ACK) - 1;
 
     for (size_t length = 0; length < sizeof(http) - 1; length++) {
-        ASSERT_EQ(begun(http, length, false), RPC_BEGINS_SLOWLY);
+        ASSERT_EQ(begun(http, length, false),
+                  length < listens ? RPC_BEGINS_SLOWLY : RPC_BEGINS_AND_LISTENS);
         ASSERT_EQ(begun(http, length, true), RPC_BEGINS_AS_NOBODY);
     }
+    ASSERT_TRUE(acknowledged < sizeof(http) - 1);
     ASSERT_EQ(begun(http, sizeof(http) - 1, false), RPC_BEGINS_WELL);
     ASSERT_EQ(begun(http, sizeof(http) - 1, true), RPC_BEGINS_AS_NOBODY);
-    for (size_t length = 0; length < sizeof(tls) - 1; length++) {
-        ASSERT_EQ(begun(tls, length, false), RPC_BEGINS_SLOWLY);
-    }
-    ASSERT_EQ(begun(tls, sizeof(tls) - 1, false), RPC_BEGINS_WELL);
-    ASSERT_EQ(BEGUN(PREFACE SETTINGS SETTING "more"), RPC_BEGINS_WELL);
+    ASSERT_EQ(BEGUN(FIRST REQUEST "more"), RPC_BEGINS_WELL); /* it has not waited for us */
 }
 
 TEST(what_cannot_become_a_beginning_is_known_at_once)
@@ -65,14 +70,24 @@ TEST(what_cannot_become_a_beginning_is_known_at_once)
     ASSERT_EQ(BEGUN("GET / HTTP/1.1\r\n"), RPC_BEGINS_AS_NOBODY);
     ASSERT_EQ(BEGUN("PRI * HTTP/2.1"), RPC_BEGINS_AS_NOBODY);
     ASSERT_EQ(BEGUN("\x17"), RPC_BEGINS_AS_NOBODY);
-    ASSERT_EQ(BEGUN("\x16\x02"), RPC_BEGINS_AS_NOBODY); /* SSL 2 */
-    ASSERT_EQ(BEGUN("\x16\x03\x01\x00\x00"), RPC_BEGINS_AS_NOBODY);
-    ASSERT_EQ(BEGUN("\x16\x03\x01\x40\x01"),
-              RPC_BEGINS_AS_NOBODY); /* longer than records are */
+    ASSERT_EQ(BEGUN("\x16"), RPC_BEGINS_AS_TLS);
     ASSERT_EQ(BEGUN(PREFACE "\x00\x00\x06\x01\x00\x00\x00\x00\x00"),
               RPC_BEGINS_AS_NOBODY); /* HEADERS */
     ASSERT_EQ(BEGUN(PREFACE "\x00\x40\x01\x04\x00\x00\x00\x00\x00"),
               RPC_BEGINS_AS_NOBODY); /* longer than frames are */
+}
+
+TEST(who_says_much_and_asks_for_nothing_is_nobody)
+{
+    char said[2048] = FIRST;
+    size_t length   = sizeof(FIRST) - 1;
+
+    while (length + sizeof(ACK) - 1 < sizeof(said)) {
+        memcpy(said + length, ACK, sizeof(ACK) - 1);
+        length += sizeof(ACK) - 1;
+    }
+    ASSERT_EQ(begun(said, 1023, false), RPC_BEGINS_AND_LISTENS);
+    ASSERT_EQ(begun(said, length, false), RPC_BEGINS_AS_NOBODY);
 }
 
 /* ------------------------------------------------------------------------------------------ who waits */
@@ -175,9 +190,20 @@ static void begin(uint32_t wait_ms, unsigned guests_max)
     ASSERT_OK(rpc_room_open(wait_ms, guests_max));
 }
 
+/* Who is there has the greeting as the next that it hears. */
+static void expect_greeting(int fd)
+{
+    char heard[sizeof(GREETING) - 1];
+    struct pollfd at = {.fd = fd, .events = POLLIN};
+
+    ASSERT_EQ(poll(&at, 1, WAIT_MS), 1);
+    ASSERT_EQ(recv(fd, heard, sizeof(heard), MSG_DONTWAIT), sizeof(heard));
+    ASSERT_EQ(memcmp(heard, GREETING, sizeof(heard)), 0);
+}
+
 TEST(who_dribbles_is_taken_over_when_all_is_said_and_nothing_of_it_is_lost)
 {
-    static const char said[]    = PREFACE SETTINGS SETTING;
+    static const char said[]    = FIRST ACK REQUEST;
     static const int families[] = {AF_UNIX, AF_INET};
 
     begin(LONG_MS, 16);
@@ -202,6 +228,108 @@ TEST(who_dribbles_is_taken_over_when_all_is_said_and_nothing_of_it_is_lost)
     rpc_room_close();
 }
 
+TEST(who_asks_for_nothing_is_greeted_once_and_taken_over_with_its_request)
+{
+    static const int families[] = {AF_UNIX, AF_INET};
+
+    begin(LONG_MS, 16);
+    for (unsigned i = 0; i < PL_COUNT(families); i++) {
+        struct place place;
+        char heard[sizeof(FIRST ACK REQUEST)];
+        int peer, served;
+
+        place_open(&place, families[i]);
+        peer = come(&place);
+        SAY(peer, FIRST);
+        ASSERT_EQ(take(&place), -1);
+        expect_greeting(peer);
+        SAY(peer, ACK);
+        ASSERT_EQ(take(&place), -1);
+        SAY(peer, REQUEST);
+        served = take_later(&place);
+        ASSERT_EQ(recv(served, heard, sizeof(heard), 0), sizeof(heard) - 1);
+        ASSERT_EQ(memcmp(heard, FIRST ACK REQUEST, sizeof(heard) - 1), 0);
+        ASSERT_EQ(recv(peer, heard, sizeof(heard), MSG_DONTWAIT), -1);
+        ASSERT_EQ(errno, EAGAIN); /* and has heard nothing else */
+        pl_fd_close(&served);
+        pl_fd_close(&peer);
+        place_close(&place);
+    }
+    rpc_room_close();
+}
+
+TEST(who_asks_for_nothing_in_time_is_hung_up_on)
+{
+    struct place place;
+    int mute;
+
+    begin(300, 16);
+    place_open(&place, AF_UNIX);
+    mute = come(&place);
+    SAY(mute, FIRST);
+    ASSERT_EQ(take(&place), -1);
+    expect_greeting(mute);
+    SAY(mute, ACK);
+    ASSERT_TRUE(hung_up(mute, WAIT_MS));
+    ASSERT_EQ(take(&place), -1);
+    pl_fd_close(&mute);
+    place_close(&place);
+    rpc_room_close();
+}
+
+TEST(tls_is_for_listeners_that_speak_it_and_nothing_else_is_there)
+{
+    struct place place;
+    int port, tls, plain, late, served;
+
+    begin(LONG_MS, 16);
+    place_open(&place, AF_INET);
+    port = ntohs(((struct sockaddr_in *)&place.address)->sin_port);
+    tls  = come(&place);
+    late = come(&place);
+    SAY(tls, TLS);
+    ASSERT_EQ(take(&place), -1);
+    expect_greeting(tls); /* which is no TLS, as it can tell */
+    ASSERT_TRUE(hung_up(tls, WAIT_MS));
+    SAY(late, TLS); /* from the room */
+    expect_greeting(late);
+    ASSERT_TRUE(hung_up(late, WAIT_MS));
+    pl_fd_close(&tls);
+    pl_fd_close(&late);
+
+    rpc_room_tls(port, true);
+    tls   = come(&place);
+    plain = come(&place);
+    late  = come(&place);
+    SAY(plain, FIRST REQUEST);
+    for (size_t at = 0; at < sizeof(TLS) - 1; at++) {
+        ASSERT_EQ(take(&place), -1);
+        say(tls, TLS + at, 1);
+    }
+    served = take_later(&place);
+    pl_fd_close(&served);
+    ASSERT_TRUE(hung_up(plain, WAIT_MS)); /* without a word */
+    SAY(late, "\x16\x02");                /* SSL 2 */
+    ASSERT_TRUE(hung_up(late, WAIT_MS));
+    pl_fd_close(&late);
+    late = come(&place);
+    SAY(late, "\x16\x03\x01\x40\x01"); /* longer than records are */
+    ASSERT_EQ(take(&place), -1);
+    ASSERT_TRUE(hung_up(late, WAIT_MS));
+    pl_fd_close(&late);
+    pl_fd_close(&tls);
+    pl_fd_close(&plain);
+    rpc_room_tls(port, false);
+
+    plain = come(&place);
+    SAY(plain, FIRST REQUEST);
+    served = take_later(&place);
+    pl_fd_close(&served);
+    pl_fd_close(&plain);
+    place_close(&place);
+    rpc_room_close();
+}
+
 TEST(many_who_speak_late_are_all_taken_over)
 {
     enum { PEERS = 100, AT_ONCE = 20 };
@@ -218,7 +346,7 @@ TEST(many_who_speak_late_are_all_taken_over)
         ASSERT_EQ(take(place), -1);
     }
     for (unsigned i = 0; i < PEERS; i++) {
-        SAY(peers[PEERS - 1 - i], PREFACE SETTINGS SETTING);
+        SAY(peers[PEERS - 1 - i], FIRST REQUEST);
     }
     for (unsigned i = 0; i < PEERS; i++) {
         int served = take_later(i % 2 == 0 ? &one : &other);
@@ -272,7 +400,7 @@ TEST(when_the_room_is_full_the_oldest_gives_way)
     ASSERT_EQ(take(&place), -1);
     ASSERT_TRUE(hung_up(first, WAIT_MS));
     ASSERT_TRUE(!hung_up(second, 0));
-    SAY(third, PREFACE SETTINGS SETTING);
+    SAY(third, FIRST REQUEST);
     served = take_later(&place);
     pl_fd_close(&served);
     pl_fd_close(&first);
@@ -295,7 +423,7 @@ TEST(when_descriptors_run_out_the_oldest_gives_way_to_who_speaks)
     for (unsigned i = 0; i < PEERS; i++) {
         peers[i] = come(&place); /* all have their descriptors on this side */
     }
-    SAY(peers[PEERS - 1], PREFACE SETTINGS SETTING);
+    SAY(peers[PEERS - 1], FIRST REQUEST);
     most = 2 * ((rlim_t)peers[PEERS - 1] + PEERS / 2); /* half of them is spare */
     few  = (struct rlimit){.rlim_cur = most, .rlim_max = most};
     ASSERT_EQ(prlimit(0, RLIMIT_NOFILE, &few, NULL), 0);
@@ -341,7 +469,7 @@ TEST(who_waits_when_the_last_server_ends_is_hung_up_on)
     silent = come(&place);
     ready  = come(&place);
     ASSERT_EQ(take(&place), -1);
-    SAY(ready, PREFACE SETTINGS SETTING);
+    SAY(ready, FIRST REQUEST);
     rpc_room_close();
     ASSERT_TRUE(!hung_up(silent, 0));
     rpc_room_close();
