@@ -95,7 +95,7 @@ const struct cli_command bench_graphs = {
         "outputs go there; pageable: ordinary memory\non Plasmon's side. "
         "single: one run from its first call to its results. Of several devices: one run "
         "at a "
-        "time, and as\n.flight many, by hand too.",
+        "time, and many\nin flight, by hand too.",
     .options      = options,
     .option_count = PL_COUNT(options),
     .run          = run_graphs,
