@@ -206,6 +206,8 @@ struct worker_stream {
     uint64_t over;              /* ... and those of launches that were seen complete */
     uint64_t
         hazard; /* last seq in here that may wait for another device, itself or through a join */
+    uint64_t
+        bounded; /* the same, of those that may wait for one with a time limit, or have one */
     uint32_t peer;        /* of the last SEND in here, which is not after `hazard` */
     uint32_t unsignalled; /* launches since the last signal; a graph counts for several */
     uint64_t unsignalled_bytes; /* what they work on; over a link: counted as more */

@@ -447,13 +447,20 @@ static uint64_t work_of(const struct worker_core *core, const struct worker_laun
     return bytes_of(launch) * (goes_by_link(core, launch) ? LINK_SLOWER : 1);
 }
 
+/* A user's function may take for ever (streams.c: A SIGNAL BEFORE WHAT MAY BE ENDED): it has a word before itself and one behind. */
+static bool is_bounded_by_words(const struct worker_core *core,
+                                const struct worker_launch *launch)
+{
+    return core->config.words_cheap && launch->function != NULL &&
+           launch->function->defined;
+}
+
 /* In the middle of a batch, so that what is done is seen to be: behind this launch. */
 static bool signal_due(const struct worker_core *core, const struct worker_stream *stream,
                        const struct worker_launch *launch)
 {
     return stream->unsignalled >= WORKER_SIGNAL_EVERY ||
-           (core->config.words_cheap && launch->function != NULL &&
-            launch->function->defined) ||
+           is_bounded_by_words(core, launch) ||
            (core->config.signal_bytes != 0 &&
             stream->unsignalled_bytes >= core->config.signal_bytes);
 }
@@ -485,6 +492,9 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
 
     without_work = launch->without_work ||
                    (launch->failure != PLASMON_OK && !worker_launch_is_half(launch));
+    if (mine->unsignalled != 0 && is_bounded_by_words(core, launch)) {
+        worker_stream_signal(core, stream);
+    }
     if (!without_work) {
         if (core->config.ops->stir != NULL) {
             core->config.ops->stir(core->config.user);
@@ -500,7 +510,8 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
         store_timeline_mark(core->timeline, launch->seq, true);
     }
 
-    mine->last = launch->seq;
+    mine->last    = launch->seq;
+    mine->bounded = launch->time_limit_ms != 0 ? launch->seq : mine->bounded;
     mine->unsignalled += launch->graph != NULL ? WORKER_SIGNAL_GRAPH : 1;
     mine->unsignalled_bytes += work_of(core, launch);
     launch_running(core, mine, launch);

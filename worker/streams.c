@@ -16,6 +16,11 @@
  * written before a hazard goes in, and so are those of all streams: they may share a hardware queue with this one, and what goes into that
  * queue later stays behind the hazard. `hazard` is the last one of a stream; when the word has passed it, there is none.
  *
+ * A SIGNAL BEFORE WHAT MAY BE ENDED. A function that does not end is ended by force, and before that all that does not wait for it may finish (condemn.c), which the words
+ * have to tell. So what lies in a stream before a join with one that has a time limit, or waits for such a one, gets its word before it; on a CPU device,
+ * where that is a store, before each join and before each function of a user, for any may be cancelled by force. On a GPU one without a limit that is cancelled may find
+ * words behind itself, and what they are of is waited for in vain, for that second.
+ *
  * A SIGNAL SOON. Work that takes long is no hazard, but who waits for what lies before it waits for it, too. So, where there are other devices, the
  * word is written before it if that was short beside it. Who waits on this device for what lies before it does so at a mark (marks.c).
  *
@@ -159,6 +164,13 @@ static uint32_t less_loaded_of_two(const struct worker_core *core, uint32_t a, u
 static bool hazard_ahead(const struct worker_core *core, uint32_t stream)
 {
     return core->streams[stream].hazard > worker_stream_word(core, stream);
+}
+
+/* What waits for something in there may never go on (A SIGNAL BEFORE WHAT MAY BE ENDED). */
+static bool endless_ahead(const struct worker_core *core, uint32_t stream)
+{
+    return core->config.words_cheap ||
+           core->streams[stream].bounded > worker_stream_word(core, stream);
 }
 
 /*
@@ -370,6 +382,12 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
 
     if (hazard_ahead(core, other)) {
         worker_stream_before_hazard(core, stream, launch->seq);
+    }
+    if (endless_ahead(core, other)) {
+        if (mine->unsignalled != 0) {
+            worker_stream_signal(core, stream);
+        }
+        mine->bounded = launch->seq;
     }
     by_mark = worker_mark_find(core, other, seq, word, &slot);
     status  = by_mark ? core->config.ops->join_mark(core->config.user, stream, other, slot)

@@ -144,6 +144,89 @@ TEST(what_lies_before_it_in_its_stream_is_over_when_it_has_begun)
     fake_destroy(fake);
 }
 
+/* 2 and 3 share the other stream, and 3 waits for the one that does not end: as one batch. */
+static void beside(struct fake *fake, uint32_t limit_ms)
+{
+    worker_core_hold(fake->core);
+    limited(fake, 1, 1, limit_ms, 0);
+    fake_fill(fake, 2, 2, 4);
+    fake_fill_after(fake, 3, 3, 2, 1);
+    worker_core_resume(fake->core);
+    worker_core_advance(fake->core);
+}
+
+TEST(what_is_done_before_a_join_with_one_that_has_a_limit_is_seen_to_be)
+{
+    struct fake *fake = fake_create();
+
+    beside(fake, 100);
+    ASSERT_STR(fake_calls(fake), "begin:0:1 run:0:fill signal:0:1 run:1:fill signal:1:2 "
+                                 "join:1:0 run:1:fill signal:1:3");
+    begins(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    (void)fake_reports(fake);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    (void)worker_core_tick(fake->core, 110 * MS);
+    ASSERT_STR(fake_reports(fake), "condemned:1:ETIMELIMIT fence:1");
+    fake_destroy(fake);
+}
+
+/* In a stream of its own. */
+static void urgent(struct fake *fake, uint64_t seq, uint32_t slot, uint64_t after)
+{
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, seq, RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    fake_launch_fresh(&launch, slot, 4);
+    if (after != 0) {
+        fake_launch_after(&launch, FAKE_BASE + FAKE_US, after);
+    }
+    launch.message.priority = 1;
+    ASSERT_OK(fake_send(fake, &launch));
+}
+
+TEST(and_before_a_join_with_what_waits_for_one_that_has_a_limit)
+{
+    struct fake *fake = fake_create();
+
+    beside(fake, 100);
+    (void)fake_calls(fake);
+    worker_core_hold(fake->core);
+    urgent(fake, 4, 4, 0);
+    urgent(fake, 5, 5, 3);
+    worker_core_resume(fake->core);
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake), "run:8:fill signal:8:4 join:8:1 run:8:fill signal:8:5");
+    begins(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    fake_finish(fake, 8, 4);
+    (void)fake_reports(fake);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    (void)worker_core_tick(fake->core, 110 * MS);
+    ASSERT_STR(fake_reports(fake), "condemned:1:ETIMELIMIT fence:1");
+    fake_destroy(fake);
+}
+
+TEST(where_words_are_cheap_what_is_done_before_any_join_is_seen_to_be)
+{
+    struct fake *fake = fake_create();
+
+    fake->words_cheap = true;
+    fake_restart(fake);
+    (void)fake_calls(fake);
+    beside(fake, 0);
+    ASSERT_STR(fake_calls(fake), "run:0:fill run:1:fill signal:1:2 join:1:0 run:1:fill "
+                                 "signal:0:1 signal:1:3");
+    fake_finish(fake, 1, 2);
+    (void)fake_reports(fake);
+    force(fake, 1);
+    (void)worker_core_tick(fake->core, 10 * MS);
+    ASSERT_STR(fake_reports(fake), "condemned:1:ECANCELLED fence:1");
+    fake_destroy(fake);
+}
+
 TEST(what_lies_before_one_that_has_not_begun_may_finish)
 {
     struct fake *fake = fake_create();

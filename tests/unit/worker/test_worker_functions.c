@@ -91,6 +91,31 @@ TEST(where_words_are_cheap_each_function_has_its_own)
     kernel_signature_destroy(signature);
 }
 
+/* If it does not end, what lies before it must be seen to be done. */
+TEST(where_words_are_cheap_what_lies_before_a_function_has_its_word)
+{
+    struct kernel_signature *signature = own();
+    struct fake *fake                  = fake_create();
+    struct fake_launch launch;
+
+    fake->own         = &signature->function;
+    fake->words_cheap = true;
+    fake_restart(fake);
+    (void)fake_calls(fake);
+    worker_core_hold(fake->core);
+    fake_fill(fake, 1, 1, 4);
+    fake_launch_init(&launch, 2, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN);
+    launch.message.function = OWN;
+    fake_launch_fresh(&launch, 2, 4);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 1);
+    ASSERT_OK(fake_send(fake, &launch));
+    worker_core_resume(fake->core);
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 own:0:own:0 signal:0:2");
+    fake_destroy(fake);
+    kernel_signature_destroy(signature);
+}
+
 TEST(the_words_of_what_is_enqueued_are_written_before_a_launch_waits_for_its_function)
 {
     struct fake *fake = fake_create();
