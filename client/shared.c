@@ -82,7 +82,7 @@ void shared_memory_release(struct shared_memory *memory)
 
 plasmon_status_t shared_init(struct shared *shared)
 {
-    *shared = (struct shared){.control_fd = -1, .head_fd = -1};
+    *shared = (struct shared){.control_fd = -1, .head_fd = -1, .silent.witness = -1};
     pl_list_init(&shared->memories);
     return pl_mutex_init(&shared->lock, PL_RANK_STORE);
 }
@@ -97,6 +97,7 @@ void shared_abandon(struct shared *shared)
     shared->present = NULL;
     pl_fd_close(&shared->head_fd);
     pl_fd_close(&shared->control_fd);
+    pl_fd_close(&shared->silent.witness);
 }
 
 void shared_finish(struct shared *shared)
@@ -187,8 +188,8 @@ static plasmon_status_t connect_locked(struct shared *shared, const char *path,
         return pl_err_set(err, PLASMON_EUNREACHABLE,
                           "no plasmon-store of the cluster runs on this host");
     }
-    status =
-        shared_control_rests(shared, err); /* nobody can tell whether it is another one */
+    shared_control_look(shared);
+    status = shared_control_rests(shared, err); /* it may be the same one */
     if (status == PLASMON_OK) {
         status = shared_control_connect(path, &fd, err);
     }

@@ -11,7 +11,8 @@
  * one's. `struct shared_memory` is the memory of one store; who uses something of it holds it.
  *
  * A STORE THAT DOES NOT ANSWER is asked once, and then left alone for a while (a second, and twice as long each time, up to SHARED_REST_NS_MAX): what needs it fails
- * at once meanwhile, with who it is and since when, and goes another way (messages) where there is one. What it says later counts as an answer, and ends that.
+ * at once meanwhile, with who it is and since when, and goes another way (messages) where there is one. What it says later counts as an answer, and ends that. So does its end, which the
+ * connection tells that it did not answer on: it is kept for that (its process may be one of another pid namespace, and have no number here). The next store is not held to account for it.
  *
  * Threads: any; `lock` guards the socket and the lists. Pinned bytes are used without it.
  */
@@ -71,6 +72,7 @@ struct shared {
         uint64_t
             rest_ns; /* how long it is left alone since it did not answer; 0: it has answered since */
         uint64_t until_ns; /* the end of that */
+        int witness;       /* the connection on which it did not answer; -1: none */
         pid_t pid;         /* 0: not known */
         bool stopped;      /* it was, then */
         bool owes;         /* it was asked since it last said anything */

@@ -6,8 +6,8 @@
 #include "client/shared_int.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -52,13 +52,34 @@ static void append_who(const struct shared *shared, char *out, size_t out_bytes)
     }
 }
 
-/* It has ended, and there may be another one; or it was let go on. */
+/* What has come on that connection, without waiting: 0 is nothing, POLLHUP is among it when the store's side is closed. */
+static short witnessed(const struct shared *shared)
+{
+    struct pollfd poller = {.fd = shared->silent.witness, .events = POLLIN};
+
+    return poller.fd >= 0 && poll(&poller, 1, 0) > 0 ? poller.revents : 0;
+}
+
+static void silence_is_over(struct shared *shared)
+{
+    shared->silent.rest_ns  = 0;
+    shared->silent.until_ns = 0;
+    shared->silent.owes     = false;
+    pl_fd_close(&shared->silent.witness);
+}
+
+void shared_control_look(struct shared *shared)
+{
+    if ((witnessed(shared) & POLLHUP) != 0) {
+        silence_is_over(shared); /* there may be another one, which owes nothing */
+    }
+}
+
+/* It has said something, has ended, or was let go on. */
 static bool silent_is_over(const struct shared *shared)
 {
-    pid_t pid = shared->silent.pid;
-
-    return pid != 0 && ((kill(pid, 0) != 0 && errno == ESRCH) ||
-                        (shared->silent.stopped && !pl_pid_stopped(pid)));
+    return witnessed(shared) != 0 ||
+           (shared->silent.stopped && !pl_pid_stopped(shared->silent.pid));
 }
 
 plasmon_status_t shared_control_rests(const struct shared *shared, struct pl_err *err)
@@ -96,6 +117,8 @@ static plasmon_status_t control_silent(struct shared *shared, struct pl_err *err
         shared->silent.pid     = peer.pid;
         shared->silent.stopped = peer.pid != 0 && pl_pid_stopped(peer.pid);
     }
+    pl_fd_close(&shared->silent.witness);
+    shared->silent.witness = fcntl(shared->control_fd, F_DUPFD_CLOEXEC, 0); /* -1: none */
     shared->silent.rest_ns =
         first ? REST_NS_MIN : pl_min_u64(2 * shared->silent.rest_ns, SHARED_REST_NS_MAX);
     shared->silent.until_ns = pl_now_ns() + shared->silent.rest_ns;
@@ -115,9 +138,7 @@ static void control_spoke(struct shared *shared)
     if (shared->silent.rest_ns != 0) {
         pl_info("client", "plasmon-store of this host answers again");
     }
-    shared->silent.rest_ns  = 0;
-    shared->silent.until_ns = 0;
-    shared->silent.owes     = false;
+    silence_is_over(shared);
 }
 
 static bool control_readable(const struct shared *shared)

@@ -14,6 +14,8 @@ plasmon_status_t shared_control_send(struct shared *shared, struct store_control
 /* A question, whose answer shared_control_step() waits for. ETIMEDOUT: the store did not answer the one before, and is left alone. */
 plasmon_status_t shared_control_ask(struct shared *shared, struct store_control message,
                                     struct pl_err *err) PL_MUST_CHECK;
+/* If the one that did not answer has ended, that is over. */
+void shared_control_look(struct shared *shared);
 /* Is it to be left alone now? ETIMEDOUT. */
 plasmon_status_t shared_control_rests(const struct shared *shared,
                                       struct pl_err *err) PL_MUST_CHECK;

@@ -1,8 +1,11 @@
 /* The host's shared memory against a store in a thread: real descriptors, the real object table. */
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -116,10 +119,8 @@ static void make_memory(size_t bytes, int *out_fd, void *out_ptr)
     ASSERT_OK(pl_fd_map(*out_fd, bytes, 1, out_ptr));
 }
 
-static void begin(struct fake_store *store, struct shared *shared)
+static void make_host(struct fake_store *store)
 {
-    int pair[2];
-
     *store = (struct fake_store){.gets = 0};
     make_memory(sizeof(struct store_table), &store->table_fd, &store->table);
     make_memory(sizeof(struct store_pins), &store->pins_fd, &store->pins);
@@ -134,6 +135,13 @@ static void begin(struct fake_store *store, struct shared *shared)
         make_memory(CHUNK_BYTES, &store->chunk_fd[id], &store->chunk[id]);
         ASSERT_OK(store_table_add_chunk(store->table, &chunk));
     }
+}
+
+static void begin(struct fake_store *store, struct shared *shared)
+{
+    int pair[2];
+
+    make_host(store);
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     store->fd = pair[0];
     ASSERT_EQ(pthread_create(&store->thread, NULL, run, store), 0);
@@ -430,6 +438,168 @@ TEST(a_store_that_is_gone_is_said_to_be)
     ASSERT_STATUS(shared_ensure(&shared, "/nonexistent/store", &err), PLASMON_EUNREACHABLE);
     ASSERT_CONTAINS(err.text, "/nonexistent/store");
     shared_finish(&shared);
+}
+
+/* ------------------------------------------------------------------------------------------ a store that is silent */
+
+static int place_listen(const char *path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int fd                = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    (void)unlink(path);
+    (void)snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
+    ASSERT_EQ(bind(fd, (const struct sockaddr *)&at, sizeof(at)), 0);
+    ASSERT_EQ(listen(fd, 4), 0);
+    return fd;
+}
+
+/* A store that answers the first that comes. */
+struct next_store {
+    struct fake_store store;
+    int listener;
+    pthread_t thread;
+};
+
+static void *next_run(void *user)
+{
+    struct next_store *next = user;
+
+    next->store.fd = accept(next->listener, NULL, NULL);
+    ASSERT_TRUE(next->store.fd >= 0);
+    return run(&next->store);
+}
+
+static void next_begin(struct next_store *next, const char *path)
+{
+    make_host(&next->store);
+    next->listener = place_listen(path);
+    ASSERT_EQ(pthread_create(&next->thread, NULL, next_run, next), 0);
+}
+
+static void next_end(struct next_store *next, const char *path)
+{
+    ASSERT_EQ(pthread_join(next->thread, NULL), 0);
+    pl_fd_close(&next->store.fd);
+    pl_fd_close(&next->listener);
+    ASSERT_EQ(unlink(path), 0);
+}
+
+static void folder(char out_path[64])
+{
+    (void)snprintf(out_path, 64, "/tmp/plasmon-shared-%d-%u", (int)getpid(),
+                   (unsigned)(pl_now_ns() % 1000000));
+}
+
+TEST(a_store_that_was_silent_and_has_ended_is_not_held_against_the_next_one)
+{
+    struct next_store next;
+    struct shared shared;
+    struct pl_err err = {0};
+    char path[64];
+    int pair[2], fd = -1;
+
+    test_expect_log(); /* that it does not answer */
+    folder(path);
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    ASSERT_OK(shared_init(&shared));
+    shared_adopt(&shared, pair[1]);
+    ASSERT_STATUS(shared_take_head_fd(&shared, true, pl_now_ns() + 1000000, &fd, &err),
+                  PLASMON_ETIMEDOUT);
+    ASSERT_CONTAINS(err.text, "did not answer in time");
+    ASSERT_STATUS(shared_take_head_fd(&shared, true, pl_now_ns() + 1000000, &fd, &err),
+                  PLASMON_ETIMEDOUT);
+    ASSERT_CONTAINS(err.text, "is asked again in");
+
+    pl_fd_close(&pair[0]); /* its process, which is this one, is there still */
+    next_begin(&next, path);
+    ASSERT_OK(shared_renew(&shared, path, &err));
+    ASSERT_EQ(shared_device_count(&shared), 1);
+    shared_finish(&shared);
+    next_end(&next, path);
+}
+
+/* In a process namespace of its own, where the store's process has no number. */
+static int stranger(const char *path, int tells, int hears)
+{
+    struct shared shared;
+    struct pl_err err = {0};
+    char byte         = 0;
+
+    if (shared_init(&shared) != PLASMON_OK) {
+        return 1;
+    }
+    if (shared_ensure(&shared, path, &err) != PLASMON_ETIMEDOUT || shared.silent.pid != 0) {
+        return 2;
+    }
+    if (write(tells, &byte, 1) != 1 || read(hears, &byte, 1) != 1) {
+        return 3;
+    }
+    if (shared_ensure(&shared, path, &err) != PLASMON_OK) {
+        printf("# %s\n", err.text);
+        return 4;
+    }
+    shared_finish(&shared);
+    return 0;
+}
+
+/* As init of a new namespace; its end status is that of this process. 77: there may be none. */
+static int stranger_run(const char *path, int tells, int hears)
+{
+    int status = 0;
+    pid_t pid;
+
+    if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) {
+        return 77;
+    }
+    pid = fork();
+    if (pid == 0) {
+        _exit(stranger(path, tells, hears));
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status)
+               ? WEXITSTATUS(status)
+               : 5;
+}
+
+TEST(nor_is_one_whose_process_cannot_be_seen)
+{
+    struct next_store next;
+    char path[64], byte = 0;
+    int listener, there[2], back[2], status;
+    pid_t pid;
+
+    test_expect_log();
+    folder(path);
+    listener = place_listen(path); /* and nobody answers there */
+    ASSERT_EQ(pipe(there), 0);
+    ASSERT_EQ(pipe(back), 0);
+    (void)fflush(stdout);
+    pid = fork();
+    if (pid == 0) {
+        pl_fd_close(&listener);
+        pl_fd_close(&there[0]);
+        pl_fd_close(&back[1]);
+        _exit(stranger_run(path, there[1], back[0]));
+    }
+    pl_fd_close(&there[1]);
+    pl_fd_close(&back[0]);
+    if (read(there[0], &byte, 1) == 1) {
+        pl_fd_close(&listener);
+        next_begin(&next, path);
+        ASSERT_EQ(write(back[1], &byte, 1), 1);
+        ASSERT_EQ(waitpid(pid, &status, 0), pid);
+        ASSERT_TRUE(WIFEXITED(status));
+        ASSERT_EQ(WEXITSTATUS(status), 0);
+        next_end(&next, path);
+    } else {
+        pl_fd_close(&listener);
+        ASSERT_EQ(waitpid(pid, &status, 0), pid);
+        (void)unlink(path);
+        ASSERT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : 1, 77);
+        test_skip("no process namespace may be made here");
+    }
+    pl_fd_close(&there[0]);
+    pl_fd_close(&back[1]);
 }
 
 TEST_MAIN()
