@@ -37,7 +37,13 @@ struct kernel_code_policy {
     const char *library_dir; /* NULL: no libraries */
     const char *cache_dir;   /* of compiled text; NULL: not kept on disk */
     uint64_t cache_bytes_max;
+    const char *
+        compile_program; /* a program whose main calls kernel_code_compile_main(); NULL: none */
 };
+
+/* The main function of a process that compiles C text for another one: when argv[1] is this word. */
+#define CODE_COMPILE_WORD "--compile"
+int kernel_code_compile_main(int argc, char **argv);
 
 /*
  * $PLASMON_CACHE_DIR, or plasmon in $XDG_CACHE_HOME or ~/.cache. NULL: none of them is set, or PLASMON_CACHE_DIR is empty, which

@@ -8,15 +8,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/vec.h"
 
 #define SUFFIX           ".code"
+#define TURN_SUFFIX      ".turn"
+#define TURN_LOOK_NS     2000000 /* compiling takes 45 ms and more */
 #define IMAGE_BYTES_MAX  (256u << 20)
 #define SYMBOL_BYTES_MAX 4096u
 #define PATH_BYTES       4096
@@ -300,4 +305,69 @@ void code_cache_store(const char *dir, uint64_t bytes_max,
         return;
     }
     folder_trim(dir, bytes_max);
+}
+
+/* ------------------------------------------------------------------------------------------------ turns */
+
+/* No file of a lock tells when it is free, and a lock is not waited for with a time-out: so it is looked at. */
+static bool lock_take(int fd, uint64_t until_ns)
+{
+    const struct timespec pause = {.tv_nsec = TURN_LOOK_NS};
+
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if ((errno != EWOULDBLOCK && errno != EINTR) || pl_now_ns() >= until_ns) {
+            return false;
+        }
+        (void)nanosleep(&pause, NULL); /* less is as well */
+    }
+    return true;
+}
+
+static bool turn_path(char out[PATH_BYTES], const char *dir,
+                      const uint8_t key[PL_SHA256_BYTES])
+{
+    return path_make(out, dir, key) &&
+           strlen(strncat(out, TURN_SUFFIX, PATH_BYTES - strlen(out) - 1)) < PATH_BYTES - 1;
+}
+
+int code_cache_turn(const char *dir, const uint8_t key[PL_SHA256_BYTES], uint32_t wait_ms)
+{
+    uint64_t until_ns = pl_now_ns() + wait_ms * UINT64_C(1000000);
+    char path[PATH_BYTES];
+    struct stat at;
+    int fd;
+
+    if (!turn_path(path, dir, key) || !folder_make(dir)) {
+        return -1;
+    }
+    for (;;) {
+        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+        if (fd < 0 || !lock_take(fd, until_ns)) {
+            pl_fd_close(&fd);
+            return -1;
+        }
+        if (fstat(fd, &at) == 0 && at.st_nlink > 0) {
+            return fd;
+        }
+        pl_fd_close(&fd); /* of a turn that is over: its file is gone */
+    }
+}
+
+void code_cache_turn_end(const char *dir, const uint8_t key[PL_SHA256_BYTES], int *io_fd)
+{
+    char path[PATH_BYTES];
+
+    if (*io_fd >= 0 && turn_path(path, dir, key)) {
+        (void)unlink(path); /* while it is ours; if it stays, it is used again */
+    }
+    pl_fd_close(io_fd);
+}
+
+void code_cache_drop(const char *dir, const uint8_t key[PL_SHA256_BYTES])
+{
+    char path[PATH_BYTES];
+
+    if (path_make(path, dir, key)) {
+        (void)unlink(path); /* it may not be there */
+    }
 }

@@ -27,4 +27,13 @@ bool code_cache_load(const char *dir, const uint8_t key[PL_SHA256_BYTES],
 void code_cache_store(const char *dir, uint64_t bytes_max,
                       const uint8_t key[PL_SHA256_BYTES], const char *symbol,
                       const void *image, size_t image_bytes);
+void code_cache_drop(const char *dir, const uint8_t key[PL_SHA256_BYTES]);
+
+/*
+ * The turn to compile what has this name: one process of those that use the folder has it, until it ends it or dies (or, it was given to another, that does). -1: there can be no turns here, or
+ * somebody else has had it for wait_ms. Who has it looks first whether it is there by now.
+ */
+int code_cache_turn(const char *dir, const uint8_t key[PL_SHA256_BYTES], uint32_t wait_ms);
+void code_cache_turn_end(const char *dir, const uint8_t key[PL_SHA256_BYTES],
+                         int *io_fd); /* -1 is fine */
 #endif

@@ -281,6 +281,7 @@ static void functions_allow(struct worker_daemon *daemon)
     policy->library_dir       = daemon->options.library_dir;
     policy->cache_dir         = kernel_code_cache_dir(cache_dir, sizeof(cache_dir));
     policy->cache_bytes_max   = CACHE_BYTES_MAX;
+    policy->compile_program   = "/proc/self/exe";
 }
 
 static plasmon_status_t daemon_start(struct worker_daemon *daemon,
@@ -524,6 +525,9 @@ int main(int argc, char **argv)
     pl_log_set_sink(pl_log_stderr, NULL);
     if (log != NULL && pl_log_level_parse(log, &level) == PLASMON_OK) {
         pl_log_set_level(level);
+    }
+    if (argc > 1 && strcmp(argv[1], CODE_COMPILE_WORD) == 0) {
+        return kernel_code_compile_main(argc, argv);
     }
     if (worker_options_parse(argc, argv, &options, &err) != PLASMON_OK) {
         fprintf(stderr, "plasmon-worker: %s\n", err.text);

@@ -2,10 +2,12 @@
  * Functions that a program defines, on real clusters of CPU devices: C text and libraries, what is refused and when, who hears of
  * it, and that they survive the death of a worker.
  */
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/integration/cluster.h"
@@ -299,6 +301,118 @@ TEST(a_worker_that_was_replaced_is_told_again)
     CLUSTER_OK(saxpy(client, y, x, 2, 0));
     cluster_expect_ramp(client, y, COUNT, 1, 3);
     plasmon_finish(client);
+}
+
+/* A compiler that writes down each text, and takes its time: until somebody says go. */
+struct slow {
+    char dir[64];
+    char compiler[128], count[128], go[128];
+};
+
+static void slow_begin(struct slow *slow)
+{
+    char cache[128];
+    FILE *file;
+
+    (void)snprintf(slow->dir, sizeof(slow->dir), "/tmp/plasmon-slow-XXXXXX");
+    ASSERT_TRUE(mkdtemp(slow->dir) != NULL);
+    (void)snprintf(slow->compiler, sizeof(slow->compiler), "%s/cc", slow->dir);
+    (void)snprintf(slow->count, sizeof(slow->count), "%s/count", slow->dir);
+    (void)snprintf(slow->go, sizeof(slow->go), "%s/go", slow->dir);
+    (void)snprintf(cache, sizeof(cache), "%s/cache", slow->dir);
+    file = fopen(slow->compiler, "we");
+    ASSERT_TRUE(file != NULL);
+    (void)fprintf(file,
+                  "#!/bin/sh\ncase \"$*\" in *' -S '*) echo >>%s\n"
+                  "while [ -d %s ] && [ ! -e %s ]; do sleep .02; done ;; esac\n"
+                  "exec cc \"$@\"\n",
+                  slow->count, slow->dir, slow->go);
+    ASSERT_EQ(fchmod(fileno(file), 0700), 0);
+    ASSERT_EQ(fclose(file), 0);
+    ASSERT_EQ(setenv("PLASMON_CC", slow->compiler, 1), 0);
+    ASSERT_EQ(setenv("PLASMON_CACHE_DIR", cache, 1), 0);
+}
+
+static void slow_go(const struct slow *slow)
+{
+    FILE *file = fopen(slow->go, "we");
+
+    ASSERT_TRUE(file != NULL);
+    ASSERT_EQ(fclose(file), 0);
+}
+
+/* How many texts it was given. */
+static long slow_count(const struct slow *slow)
+{
+    struct stat at;
+
+    return stat(slow->count, &at) == 0 ? (long)at.st_size : 0;
+}
+
+static void slow_wait(const struct slow *slow)
+{
+    for (unsigned i = 0; slow_count(slow) == 0; i++) {
+        ASSERT_TRUE(i < CLUSTER_WAIT_MS / 20);
+        (void)poll(NULL, 0, 20);
+    }
+}
+
+static void slow_end(const struct slow *slow)
+{
+    char command[160];
+
+    (void)snprintf(command, sizeof(command), "rm -rf '%s'", slow->dir);
+    ASSERT_EQ(system(command), 0);
+}
+
+TEST(a_text_is_compiled_once_for_all_workers_of_a_host)
+{
+    struct plasmon_client *client;
+    struct plasmon_ref *x, *y[2];
+    struct slow slow;
+
+    slow_begin(&slow);
+    client = cluster_start(2);
+    CLUSTER_OK(define(client, "saxpy", saxpy_signature, saxpy_text));
+    x = cluster_put(client, COUNT, 0, 0);
+    for (int i = 0; i < 2; i++) {
+        y[i] = cluster_fill(client, COUNT, 1, i);
+        CLUSTER_OK(saxpy(client, y[i], x, 2, i));
+    }
+    slow_wait(&slow);
+    (void)poll(NULL, 0, 300); /* for the other one to come as far */
+    slow_go(&slow);
+    for (int i = 0; i < 2; i++) {
+        cluster_expect_ramp(client, y[i], COUNT, 1, 2);
+    }
+    ASSERT_EQ(slow_count(&slow), 1);
+    plasmon_finish(client);
+    slow_end(&slow);
+}
+
+TEST(what_is_being_compiled_when_its_worker_dies_is_not_begun_again)
+{
+    struct plasmon_client *client;
+    struct plasmon_ref *x, *y;
+    struct slow slow;
+
+    test_expect_log(); /* that a worker was killed */
+    slow_begin(&slow);
+    client = cluster_start(1);
+    x      = cluster_put(client, COUNT, 0, 0);
+    y      = cluster_fill(client, COUNT, 1, 0);
+    CLUSTER_OK(plasmon_wait(client, &y, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    CLUSTER_OK(define(client, "saxpy", saxpy_signature, saxpy_text));
+    CLUSTER_OK(saxpy(client, y, x, 2, 0));
+    slow_wait(&slow);
+    cluster_kill(cluster_worker(client, 0));
+    (void)cluster_worker(client, 0); /* the next one is there */
+    (void)poll(NULL, 0, 300);        /* and asks for it, too */
+    slow_go(&slow);
+    cluster_expect_ramp(client, y, COUNT, 1, 2);
+    ASSERT_EQ(slow_count(&slow), 1);
+    plasmon_finish(client);
+    slow_end(&slow);
 }
 
 TEST(graphs_and_index_launches_take_defined_functions)

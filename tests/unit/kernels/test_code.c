@@ -3,10 +3,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -645,6 +647,47 @@ TEST(compiled_c_text_is_kept_and_a_file_that_anybody_could_have_written_is_not_r
     ASSERT_EQ(folder.files, 0);
     folder_end(&folder);
     folder_end(&tools);
+}
+
+TEST(a_turn_is_one_process_s_until_it_ends_or_dies)
+{
+    const uint8_t key[PL_SHA256_BYTES] = {1}, other[PL_SHA256_BYTES] = {2};
+    struct folder folder;
+    int mine, its, there[2];
+    char byte = 0;
+    pid_t pid;
+
+    folder_begin(&folder);
+    mine = code_cache_turn(folder.path, key, 0);
+    its  = code_cache_turn(folder.path, other, 0); /* of another text */
+    ASSERT_TRUE(mine >= 0 && its >= 0);
+    ASSERT_EQ(code_cache_turn(folder.path, key, 0), -1);
+    code_cache_turn_end(folder.path, other, &its);
+    code_cache_turn_end(folder.path, key, &mine);
+    ASSERT_EQ(mine, -1);
+    folder_look(&folder);
+    ASSERT_EQ(folder.files, 0);
+
+    ASSERT_EQ(pipe(there), 0);
+    pid = fork();
+    if (pid == 0) {
+        byte = code_cache_turn(folder.path, key, 0) >= 0;
+        (void)!write(there[1], &byte, 1);
+        (void)pause();
+        _exit(1);
+    }
+    ASSERT_EQ(read(there[0], &byte, 1), 1);
+    ASSERT_EQ(byte, 1);
+    ASSERT_EQ(code_cache_turn(folder.path, key, 20), -1);
+    ASSERT_EQ(kill(pid, SIGKILL), 0);
+    ASSERT_EQ(waitpid(pid, NULL, 0), pid);
+    mine = code_cache_turn(folder.path, key, 0);
+    ASSERT_TRUE(mine >= 0);
+    code_cache_turn_end(folder.path, key, &mine);
+    ASSERT_EQ(code_cache_turn("/proc/nowhere", key, 0), -1); /* no folder, no turns */
+    (void)close(there[0]);
+    (void)close(there[1]);
+    folder_end(&folder);
 }
 
 TEST(c_text_that_reads_files_which_may_change_is_not_kept)
