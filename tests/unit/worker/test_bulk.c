@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -66,13 +67,19 @@ static const char *certificate_file(const char *name, const char *suffix)
     return path;
 }
 
+/* What clients get at of the hosts that are opened from now on; NULL: nothing. */
+static const struct transfer_bulk_access_ops *access_ops;
+static void *access_user;
+
 static void channel_open(struct host *host, uint32_t index)
 {
     static const char *const places[]  = {"127.0.0.1", "127.0.0.1", "127.0.0.2"};
-    struct transfer_bulk_config config = {.device = host->device,
-                                          .ring   = host->ring,
-                                          .listen = places[index],
-                                          .staged = staged};
+    struct transfer_bulk_config config = {.device      = host->device,
+                                          .ring        = host->ring,
+                                          .listen      = places[index],
+                                          .staged      = staged,
+                                          .access      = access_ops,
+                                          .access_user = access_user};
     struct pl_err err                  = {.status = PLASMON_OK};
 
     if (host->certificate != NULL) {
@@ -723,6 +730,45 @@ TEST(a_receiver_that_falls_silent_is_a_stall_and_one_that_is_slow_is_not)
     host_close(&a);
 }
 
+TEST(a_receiver_that_falls_silent_behind_an_answer_is_a_stall_too)
+{
+    const uint64_t late       = UINT64_C(1) << 40; /* each byte of its number counts */
+    struct bulk_answer answer = {.chunk = 0};
+    struct transfer_bulk_endpoint endpoint;
+    struct transfer_bulk_stats stats;
+    struct bulk_frame frame;
+    uint8_t bytes[1000];
+    struct host a;
+    int listen_fd = listen_as(&endpoint), fd;
+
+    test_expect_log();
+    host_open(&a, 0, SLOT);
+    fill(&a, sizeof(bytes), 1);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &endpoint));
+    send_half(&a, 1, 0, sizeof(bytes));
+    fd = take_frame(listen_fd, &frame);
+    ASSERT_EQ(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), (ssize_t)sizeof(bytes));
+    send_all(fd, &answer, sizeof(answer));
+    finish_half(&a);
+    send_half(&a, 1, late, sizeof(bytes));
+    ASSERT_EQ(recv(fd, &frame, sizeof(frame), MSG_WAITALL), (ssize_t)sizeof(frame));
+    ASSERT_EQ(frame.chunk, late);
+    ASSERT_EQ(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), (ssize_t)sizeof(bytes));
+    assert_ended(fd);
+    fd           = take_frame(listen_fd, &frame);
+    answer.chunk = late;
+    ASSERT_EQ(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), (ssize_t)sizeof(bytes));
+    send_all(fd, &answer, 3); /* in two pieces */
+    (void)poll(NULL, 0, 50);
+    send_all(fd, (const uint8_t *)&answer + 3, sizeof(answer) - 3);
+    finish_half(&a);
+    ASSERT_TRUE(stats_of(&a, 1, &stats));
+    ASSERT_EQ(stats.stalls, 1);
+    (void)close(fd);
+    (void)close(listen_fd);
+    host_close(&a);
+}
+
 /* What is measured of a connection by which a chunk comes in 50 ms, and who receives it says something on the way. */
 static uint64_t rate_when_told(uint64_t what)
 {
@@ -919,6 +965,234 @@ TEST(a_chunk_of_another_length_than_is_expected_in_its_place_is_refused)
     compare(&b, 1000, 4);
     host_close(&a);
     host_close(&b);
+}
+
+/* Its words are moved without bytes now: one that sends after all would write beside whoever has the slots by then. */
+TEST(who_was_given_up_does_not_get_in_again)
+{
+    struct bulk_hello hello;
+    struct host b;
+    int before, after;
+
+    test_expect_log();
+    host_open(&b, 1, SLOT);
+    hello  = hello_of(&b);
+    before = connect_to(&b);
+    send_all(before, &hello, sizeof(hello));
+    assert_welcome(before, PLASMON_OK);
+    ASSERT_OK(transfer_bulk_gone(b.bulk, 0));
+    assert_ended(before);
+    after = connect_to(&b);
+    send_all(after, &hello, sizeof(hello));
+    assert_welcome(after, PLASMON_ECLOSED);
+    assert_ended(after);
+    host_close(&b);
+}
+
+/* ------------------------------------------------------------------------------------------------ in place */
+
+static uint8_t *place_of(struct bulk_place_board *board, const struct host *host,
+                         uint32_t peer, uint64_t chunk, uint64_t bytes)
+{
+    uint8_t *data = NULL;
+
+    ASSERT_OK(bulk_place_find(board, &host->ring, peer, chunk, bytes, &data));
+    return data;
+}
+
+TEST(a_place_is_for_its_chunks_of_its_peer_in_their_order_while_its_half_runs)
+{
+    const uint64_t bytes = SLOT + 1000;
+    uint64_t until_ns    = pl_now_ns() + UINT64_C(60000000000);
+    struct bulk_place_board *board;
+    struct host b;
+    struct pl_err err;
+    uint8_t *data;
+
+    host_open(&b, 1, 3 * SLOT);
+    ASSERT_OK(bulk_place_create(&board));
+    __atomic_store_n(&b.ring.timeline->stage_taken.value, 5,
+                     __ATOMIC_RELEASE); /* of a ring that is in use */
+    ASSERT_TRUE(place_of(board, &b, 0, 5, SLOT) == NULL);
+    ASSERT_OK(bulk_place_recv(board, &b.ring, b.stream, 0, 5, b.memory, bytes));
+    while (place_of(board, &b, 0, 5, SLOT) == NULL) { /* it has begun */
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+    }
+    ASSERT_TRUE(place_of(board, &b, 0, 5, SLOT) == b.memory);
+    ASSERT_TRUE(place_of(board, &b, 2, 5, SLOT) == NULL); /* of another device */
+    ASSERT_TRUE(place_of(board, &b, 0, 5, 0) == NULL);
+    ASSERT_TRUE(place_of(board, &b, 0, 4, SLOT) == NULL);
+    ASSERT_TRUE(place_of(board, &b, 0, 6, 1000) == NULL); /* the one before is to come */
+    ASSERT_STATUS(bulk_place_find(board, &b.ring, 0, 5, SLOT - 1, &data),
+                  PLASMON_EMALFORMED);
+    bulk_place_filled(&b.ring, 5);
+    ASSERT_TRUE(place_of(board, &b, 0, 5, SLOT) == NULL);
+    ASSERT_TRUE(place_of(board, &b, 0, 6, 1000) == b.memory + SLOT);
+    ASSERT_STATUS(bulk_place_find(board, &b.ring, 0, 6, SLOT, &data), PLASMON_EMALFORMED);
+    bulk_place_filled(&b.ring, 6);
+    ASSERT_TRUE(place_of(board, &b, 0, 7, SLOT) == NULL); /* the next half's */
+    for (uint64_t chunk = 5; chunk < 7; chunk++) {
+        uint64_t *ready = &b.ring.timeline->stage_ready[chunk % STORE_STAGE_SLOTS].value;
+
+        __atomic_store_n(ready, chunk + 1, __ATOMIC_RELEASE);
+        device_word_wake(ready);
+    }
+    ASSERT_OK(device_stream_sync(b.stream, &err));
+    __atomic_store_n(&b.ring.timeline->stage_taken.value, 5,
+                     __ATOMIC_RELEASE); /* its half is over, whatever comes */
+    ASSERT_TRUE(place_of(board, &b, 0, 5, SLOT) == NULL);
+    bulk_place_release(board);
+    host_close(&b);
+}
+
+/* ------------------------------------------------------------------------------------------------ clients */
+
+/* A device that takes its time with what a client puts or gets. */
+static struct slow_access {
+    struct transfer_bulk_access access;
+    atomic_bool committed[2]; /* slots that the device works on */
+    atomic_bool through;      /* it is with all of them */
+    atomic_uint polls;
+    atomic_uint ends;
+    atomic_uint early; /* of these, while it worked there */
+    atomic_bool closed;
+    atomic_ullong bytes;
+    uint8_t memory[2][4096];
+} slow;
+
+static plasmon_status_t slow_open(void *user, const struct bulk_request *request,
+                                  struct transfer_bulk_access **out_access,
+                                  struct pl_err *err)
+{
+    (void)user;
+    (void)request;
+    (void)err;
+    *out_access = &slow.access;
+    return PLASMON_OK;
+}
+
+static void slow_close(void *user, struct transfer_bulk_access *access, uint64_t bytes,
+                       bool whole)
+{
+    (void)user;
+    (void)access;
+    atomic_store(&slow.bytes, bytes + whole);
+    atomic_store(&slow.closed, true);
+}
+
+static plasmon_status_t slow_begin(void *user, struct transfer_bulk_access *access,
+                                   uint32_t slot, uint64_t offset, uint32_t bytes,
+                                   void **out_memory)
+{
+    (void)user;
+    (void)access;
+    (void)offset;
+    ASSERT_TRUE(slot < 2 && bytes <= sizeof(slow.memory[slot]));
+    *out_memory = slow.memory[slot];
+    return PLASMON_OK;
+}
+
+static plasmon_status_t slow_begin_get(void *user, struct transfer_bulk_access *access,
+                                       uint32_t slot, uint64_t offset, uint32_t bytes,
+                                       void **out_memory)
+{
+    atomic_store(&slow.committed[slot], true);
+    return slow_begin(user, access, slot, offset, bytes, out_memory);
+}
+
+static void slow_commit(void *user, struct transfer_bulk_access *access, uint32_t slot)
+{
+    (void)user;
+    (void)access;
+    atomic_store(&slow.committed[slot], true);
+}
+
+static plasmon_status_t slow_poll(void *user, struct transfer_bulk_access *access,
+                                  uint32_t slot)
+{
+    (void)user;
+    (void)access;
+    (void)slot;
+    (void)atomic_fetch_add(&slow.polls, 1);
+    return atomic_load(&slow.through) ? PLASMON_OK : PLASMON_EAGAIN;
+}
+
+static void slow_end(void *user, struct transfer_bulk_access *access, uint32_t slot)
+{
+    (void)user;
+    (void)access;
+    (void)atomic_fetch_add(&slow.ends, 1);
+    if (atomic_load(&slow.committed[slot]) && !atomic_load(&slow.through)) {
+        (void)atomic_fetch_add(&slow.early, 1);
+    }
+}
+
+/* A client that goes in the middle: what the device works on stays its own until it is through. */
+static void client_goes(bool put, unsigned pieces)
+{
+    const struct transfer_bulk_access_ops ops = {.open  = slow_open,
+                                                 .close = slow_close,
+                                                 .begin = put ? slow_begin : slow_begin_get,
+                                                 .commit = slow_commit,
+                                                 .poll   = slow_poll,
+                                                 .end    = slow_end};
+    struct bulk_request request = {.kind = put ? BULK_PUT : BULK_GET, .bytes = 3000};
+    struct bulk_part part       = {.bytes = 1000};
+    uint64_t until_ns           = pl_now_ns() + UINT64_C(60000000000);
+    struct bulk_hello hello;
+    struct host b;
+    unsigned polls;
+    int fd;
+
+    memset(&slow, 0, sizeof(slow));
+    slow.access.slots = 2;
+    access_ops        = &ops;
+    host_open(&b, 1, SLOT);
+    hello      = hello_of(&b);
+    hello.from = BULK_CLIENT;
+    fd         = connect_to(&b);
+    send_all(fd, &hello, sizeof(hello));
+    assert_welcome(fd, PLASMON_OK);
+    send_all(fd, &request, sizeof(request));
+    if (put) {
+        send_all(fd, &part, sizeof(part));
+        send_all(fd, b.memory, part.bytes);
+        part.offset = part.bytes;
+        send_all(fd, &part, sizeof(part));
+        send_all(fd, b.memory, part.bytes / 2); /* of the second one only half */
+    }
+    while (atomic_load(&slow.polls) == 0) {
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        (void)poll(NULL, 0, 1);
+    }
+    polls = atomic_load(&slow.polls);
+    (void)close(fd);
+    for (int i = 0; i < 100 && !atomic_load(&slow.closed); i++) { /* it is noticed */
+        (void)poll(NULL, 0, 10);
+    }
+    ASSERT_TRUE(!atomic_load(&slow.closed));
+    ASSERT_EQ(atomic_load(&slow.ends), 0);
+    ASSERT_TRUE(atomic_load(&slow.polls) > polls);
+    atomic_store(&slow.through, true);
+    while (!atomic_load(&slow.closed)) {
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        (void)poll(NULL, 0, 1);
+    }
+    ASSERT_EQ(atomic_load(&slow.ends), pieces);
+    ASSERT_EQ(atomic_load(&slow.early), 0);
+    ASSERT_EQ(atomic_load(&slow.bytes), 0);
+    host_close(&b);
+    access_ops = NULL;
+}
+
+TEST(a_put_whose_client_goes_lets_the_device_end_what_it_has)
+{
+    client_goes(true, 2);
+}
+
+TEST(a_get_whose_client_goes_lets_the_device_end_what_it_has)
+{
+    client_goes(false, 1);
 }
 
 TEST(half_a_chunk_is_no_chunk)
