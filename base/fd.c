@@ -266,3 +266,24 @@ bool pl_unix_listens(const char *path)
     pl_fd_close(&fd);
     return listens;
 }
+
+pid_t pl_unix_owner(const char *path, int type)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct ucred peer          = {0};
+    socklen_t bytes            = sizeof(peer);
+    int fd;
+
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        return 0;
+    }
+    memcpy(address.sun_path, path, strlen(path));
+    fd =
+        socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); /* its queue may be full */
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
+        peer.pid = 0;
+    }
+    pl_fd_close(&fd);
+    return peer.pid;
+}

@@ -47,6 +47,8 @@ plasmon_status_t pl_fd_recv(int socket, void *bytes, size_t *io_bytes, int *out_
 
 /* Does somebody listen on the stream socket of that name? false: nobody does, or not yet. */
 bool pl_unix_listens(const char *path);
+/* The process that listens on the socket of that name and type (SOCK_..), which may be stopped. 0: not known. */
+pid_t pl_unix_owner(const char *path, int type);
 
 int pl_pidfd_open(pid_t pid); /* -1 and errno */
 /* Does this machine have what is here? ENOTSUP, and what it needs. */
@@ -58,7 +60,7 @@ plasmon_status_t pl_pidfd_check(struct pl_err *err) PL_MUST_CHECK;
 plasmon_status_t pl_pid_started(pid_t pid, uint64_t *out_ticks) PL_MUST_CHECK;
 bool pl_pid_stopped(
     pid_t pid); /* by a signal or a debugger; of one that is not our child, too */
-/* "process 4242 (plasmon-head)". true: it is stopped. */
+/* "process 4242 (plasmon-head)", and of one that is stopped ".. is stopped ..: `kill -CONT 4242` lets it go on". true: it is. */
 bool pl_pid_describe(pid_t pid, char *out, size_t out_bytes);
 /* SIGKILL through the pidfd and wait until it has ended (ours: reaped). PLASMON_ETIMEDOUT: it cannot be reaped. */
 plasmon_status_t pl_pidfd_kill_wait(int pidfd, uint64_t timeout_ms) PL_MUST_CHECK;

@@ -100,7 +100,8 @@ bool pl_pid_stopped(pid_t pid)
 
 bool pl_pid_describe(pid_t pid, char *out, size_t out_bytes)
 {
-    char path[64], name[32] = "";
+    bool stopped = pl_pid_stopped(pid);
+    char path[64], name[32] = "", remedy[96] = "";
     FILE *file;
 
     (void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
@@ -111,9 +112,15 @@ bool pl_pid_describe(pid_t pid, char *out, size_t out_bytes)
         }
         (void)fclose(file);
     }
-    (void)snprintf(out, out_bytes, name[0] != '\0' ? "process %d (%s)" : "process %d%s",
-                   (int)pid, name);
-    return pl_pid_stopped(pid);
+    if (stopped) {
+        (void)snprintf(
+            remedy, sizeof(remedy),
+            " is stopped (by SIGSTOP, or a debugger): `kill -CONT %d` lets it go on",
+            (int)pid);
+    }
+    (void)snprintf(out, out_bytes, name[0] != '\0' ? "process %d (%s)%s" : "process %d%s%s",
+                   (int)pid, name, remedy);
+    return stopped;
 }
 
 /* Wait until `fd` is readable, over interruptions. */

@@ -40,15 +40,12 @@ plasmon_status_t shared_control_send(struct shared *shared, struct store_control
 
 static void append_who(const struct shared *shared, char *out, size_t out_bytes)
 {
-    char who[96];
+    char who[160];
 
     out[0] = '\0';
     if (shared->silent.pid != 0) {
-        bool stopped = pl_pid_describe(shared->silent.pid, who, sizeof(who));
-
-        (void)snprintf(out, out_bytes,
-                       stopped ? ": %s is stopped; `kill -CONT %d` lets it go on" : ": %s",
-                       who, (int)shared->silent.pid);
+        (void)pl_pid_describe(shared->silent.pid, who, sizeof(who));
+        (void)snprintf(out, out_bytes, ": %s", who);
     }
 }
 

@@ -223,10 +223,7 @@ static void describe(const struct silent *silent, struct pl_str *out)
         return;
     }
     if (pl_pid_describe(silent->pid, who, sizeof(who))) {
-        pl_str_append(out,
-                      "%s listens there, and is stopped (by SIGSTOP, or a debugger): "
-                      "`kill -CONT %d` lets it go on",
-                      who, (int)silent->pid);
+        pl_str_append(out, "who listens there, %s", who);
     } else {
         pl_str_append(out,
                       "%s listens there, but says nothing: it hangs, has too much to do, "
