@@ -254,6 +254,11 @@ struct chaos_sample {
     bool phased;
     double phase_ms[STORE_PHASES]; /* of a worker's; noticed: since the fault */
 };
+/* Of one kind of fault. */
+struct chaos_times {
+    uint64_t count;
+    double p50, p99;
+};
 struct chaos_tally {
     uint64_t injected[CHAOS_KINDS], survived[CHAOS_KINDS];
     struct pl_vec samples; /* struct chaos_sample */
@@ -347,6 +352,16 @@ void chaos_say_where(struct chaos *chaos, const struct chaos_fault *faults, uint
 void chaos_progress(struct chaos *chaos, const struct chaos_fault *faults, uint32_t count);
 /* At each look at clients that end since then. */
 void chaos_progress_ending(struct chaos *chaos, uint64_t since_ns);
+
+/* ------------------------------------------------------------------------------------------------ report.c */
+
+/*
+ * Of what `take` has (true: it has one) of the faults of a kind beside which there was no other: what two cost together is neither's.
+ */
+struct chaos_times chaos_times_of(const struct chaos *chaos, enum chaos_kind kind,
+                                  bool (*take)(const struct chaos_sample *sample, int what,
+                                               double *out_ms),
+                                  int what);
 
 /* ------------------------------------------------------------------------------------------------ report.c */
 

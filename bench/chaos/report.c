@@ -6,18 +6,14 @@
 #include "base/alloc.h"
 #include "bench/chaos/chaos.h"
 
-/* Recovery times of a kind, of faults beside which there was no other: what two cost together is neither's. */
-struct recovery {
-    uint64_t count;
-    double p50, p99, target;
-    bool met;
-};
-
-static struct recovery recovery_of(const struct chaos *chaos, enum chaos_kind kind)
+struct chaos_times chaos_times_of(const struct chaos *chaos, enum chaos_kind kind,
+                                  bool (*take)(const struct chaos_sample *sample, int what,
+                                               double *out_ms),
+                                  int what)
 {
     const struct pl_vec *samples = &chaos->tally.samples;
-    struct recovery out = {.target = chaos_kind_target(kind, chaos->cluster.board->gpu)};
-    double *ms          = PL_NEW_N(double, samples->count + 1);
+    struct chaos_times out       = {0};
+    double *ms                   = PL_NEW_N(double, samples->count + 1);
 
     if (ms == NULL) {
         bench_die("out of host memory");
@@ -26,14 +22,39 @@ static struct recovery recovery_of(const struct chaos *chaos, enum chaos_kind ki
         const struct chaos_sample *sample = pl_vec_at(samples, i);
 
         if (sample->kind == kind && sample->alone) {
-            ms[out.count++] = sample->recover_ms;
+            out.count += take(sample, what, &ms[out.count]);
         }
     }
     out.p50 = bench_percentile(ms, out.count, 0.5);
     out.p99 = bench_percentile(ms, out.count, 0.99);
-    out.met = out.target == 0 || out.p50 <= out.target;
     pl_free(ms);
     return out;
+}
+
+/* Recovery times of a kind. */
+struct recovery {
+    uint64_t count;
+    double p50, p99, target;
+    bool met;
+};
+
+static bool take_recovery(const struct chaos_sample *sample, int what, double *out_ms)
+{
+    (void)what;
+    *out_ms = sample->recover_ms;
+    return true;
+}
+
+static struct recovery recovery_of(const struct chaos *chaos, enum chaos_kind kind)
+{
+    struct chaos_times times = chaos_times_of(chaos, kind, take_recovery, 0);
+    double target            = chaos_kind_target(kind, chaos->cluster.board->gpu);
+
+    return (struct recovery){.count  = times.count,
+                             .p50    = times.p50,
+                             .p99    = times.p99,
+                             .target = target,
+                             .met    = target == 0 || times.p50 <= target};
 }
 
 struct chaos_verdict chaos_judge(const struct chaos *chaos)

@@ -8,7 +8,6 @@
  */
 #include <stdio.h>
 
-#include "base/alloc.h"
 #include "bench/chaos/chaos.h"
 
 static const enum chaos_kind ending[] = {CHAOS_WORKER_KILL, CHAOS_WORKER_STOP,
@@ -25,29 +24,20 @@ static double sum_of(const struct chaos_sample *sample)
     return sum;
 }
 
+static bool take_phase(const struct chaos_sample *sample, int phase, double *out_ms)
+{
+    *out_ms = phase < STORE_PHASES ? sample->phase_ms[phase] : sum_of(sample);
+    return sample->phased;
+}
+
 /* Of one phase, or of the sum: phase STORE_PHASES. *out_count: how many there are. */
 static double median_of(const struct chaos *chaos, enum chaos_kind kind, int phase,
                         uint64_t *out_count)
 {
-    const struct pl_vec *samples = &chaos->tally.samples;
-    double *ms                   = PL_NEW_N(double, samples->count + 1);
-    double median;
+    struct chaos_times times = chaos_times_of(chaos, kind, take_phase, phase);
 
-    if (ms == NULL) {
-        bench_die("out of host memory");
-    }
-    *out_count = 0;
-    for (size_t i = 0; i < samples->count; i++) {
-        const struct chaos_sample *sample = pl_vec_at(samples, i);
-
-        if (sample->kind == kind && sample->alone && sample->phased) {
-            ms[(*out_count)++] =
-                phase < STORE_PHASES ? sample->phase_ms[phase] : sum_of(sample);
-        }
-    }
-    median = bench_percentile(ms, *out_count, 0.5);
-    pl_free(ms);
-    return median;
+    *out_count = times.count;
+    return times.p50;
 }
 
 static void print_line(const struct chaos *chaos, const char *name, int phase)
@@ -86,32 +76,16 @@ static int longest_of(const struct chaos_sample *sample)
     return longest;
 }
 
-struct cause {
-    uint64_t count;
-    double p50, p99;
-};
-
-static struct cause cause_of(const struct chaos *chaos, enum chaos_kind kind, int phase)
+static bool take_caused(const struct chaos_sample *sample, int phase, double *out_ms)
 {
-    const struct pl_vec *samples = &chaos->tally.samples;
-    double *ms                   = PL_NEW_N(double, samples->count + 1);
-    struct cause cause           = {0};
+    *out_ms = sample->recover_ms;
+    return sample->phased && longest_of(sample) == phase;
+}
 
-    if (ms == NULL) {
-        bench_die("out of host memory");
-    }
-    for (size_t i = 0; i < samples->count; i++) {
-        const struct chaos_sample *sample = pl_vec_at(samples, i);
-
-        if (sample->kind == kind && sample->alone && sample->phased &&
-            longest_of(sample) == phase) {
-            ms[cause.count++] = sample->recover_ms;
-        }
-    }
-    cause.p50 = bench_percentile(ms, cause.count, 0.5);
-    cause.p99 = bench_percentile(ms, cause.count, 0.99);
-    pl_free(ms);
-    return cause;
+static struct chaos_times cause_of(const struct chaos *chaos, enum chaos_kind kind,
+                                   int phase)
+{
+    return chaos_times_of(chaos, kind, take_caused, phase);
 }
 
 static void print_causes(const struct chaos *chaos)
@@ -120,7 +94,7 @@ static void print_causes(const struct chaos *chaos)
            "p99 ms");
     for (size_t i = 0; i < PL_COUNT(ending); i++) {
         for (int phase = 0; phase < STORE_PHASES; phase++) {
-            struct cause cause = cause_of(chaos, ending[i], phase);
+            struct chaos_times cause = cause_of(chaos, ending[i], phase);
 
             if (cause.count > 0) {
                 printf("  %-13s %-13s %8llu %10.1f %10.1f\n", chaos_kind_name(ending[i]),
@@ -137,7 +111,7 @@ static void put_causes(struct pl_str *out, const struct chaos *chaos, enum chaos
 
     pl_str_append(out, ",\"longest_was\":{");
     for (int phase = 0; phase < STORE_PHASES; phase++) {
-        struct cause cause = cause_of(chaos, kind, phase);
+        struct chaos_times cause = cause_of(chaos, kind, phase);
 
         if (cause.count > 0) {
             pl_str_append(out, "%s\"%s\":{\"faults\":%llu,\"p50_ms\":%.3f,\"p99_ms\":%.3f}",
