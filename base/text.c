@@ -1,6 +1,9 @@
 #include "text.h"
 
+#include <stdbool.h>
 #include <string.h>
+
+enum { OPTION_COLUMNS = 100 };
 
 void pl_text_clean(const char *text, char *out, size_t bytes)
 {
@@ -22,4 +25,23 @@ void pl_text_clean(const char *text, char *out, size_t bytes)
         }
     }
     *out = '\0';
+}
+
+void pl_text_option(FILE *out, int columns, const char *left, const char *help)
+{
+    int begin = columns + 3, at = fprintf(out, "  %-*s ", columns, left);
+
+    for (bool first = true; *help != '\0'; first = false) {
+        int length = (int)strcspn(help, " ");
+
+        if (!first && at + 1 + length > OPTION_COLUMNS) {
+            at = fprintf(out, "\n%*s", begin, "") - 1;
+        } else if (!first) {
+            at += fprintf(out, " ");
+        }
+        at += fprintf(out, "%.*s", length, help);
+        help += length;
+        help += strspn(help, " ");
+    }
+    (void)fputc('\n', out);
 }

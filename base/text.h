@@ -3,6 +3,7 @@
 #define BASE_TEXT_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* Where the first control character is: below a space, DEL, or, in UTF-8, U+0080 to U+009F. `length`: there is none. Any thread. */
 static inline size_t pl_text_control(const char *text, size_t length)
@@ -23,5 +24,10 @@ static inline size_t pl_text_control(const char *text, size_t length)
  * would tell a terminal what to do is a question mark. What does not fit into `bytes`, which are at least 1, is left out. `text` and `out` do not overlap. Any thread.
  */
 void pl_text_clean(const char *text, char *out, size_t bytes);
+
+/*
+ * A row of --help: `left` in so many columns, then `help`, in lines of at most 100 columns that begin below each other. Any thread.
+ */
+void pl_text_option(FILE *out, int columns, const char *left, const char *help);
 
 #endif

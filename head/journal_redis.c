@@ -257,7 +257,9 @@ plasmon_status_t head_redis_connect(struct head_journal *journal, struct pl_err 
                          : redisConnectWithTimeout(journal->host, journal->port, limit);
     if (journal->redis == NULL || journal->redis->err != 0) {
         status =
-            pl_err_set(err, PLASMON_EAGAIN, "no connection to Redis at %s: %.200s",
+            pl_err_set(err, PLASMON_EAGAIN,
+                       "no connection to Redis at %s: %.200s; is redis-server running, and "
+                       "listening there?",
                        head_redis_where(journal, at),
                        journal->redis != NULL ? journal->redis->errstr : "out of memory");
         head_redis_disconnect(journal);

@@ -55,8 +55,10 @@ static plasmon_status_t library_dir_check(const char *dir, struct pl_err *err)
         return PLASMON_OK;
     }
     if (stat(dir, &about) != 0) {
-        return pl_err_set(err, pl_status_from_errno(errno), "--library-dir %s: %s", dir,
-                          strerror(errno));
+        return pl_err_set(
+            err, pl_status_from_errno(errno),
+            "--library-dir %s: %s; give the folder that has the shared objects", dir,
+            strerror(errno));
     }
     return S_ISDIR(about.st_mode)
                ? PLASMON_OK

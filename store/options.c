@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
+#include "base/text.h"
 
 enum kind {
     OPTION_TEXT,
@@ -124,15 +126,13 @@ void store_options_print_help(FILE *out)
                   "their workers.\n\n");
     for (size_t i = 0; i < PL_COUNT(options); i++) {
         const struct option *option = &options[i];
-        char left[64];
+        char left[64], help[1024];
 
         (void)snprintf(left, sizeof(left), "%s %s", option->name,
                        option->value != NULL ? option->value : "");
-        (void)fprintf(out, "  %-26s %s", left, option->help);
-        if (option->fallback != NULL) {
-            (void)fprintf(out, " [%s]", option->fallback);
-        }
-        (void)fputc('\n', out);
+        (void)snprintf(help, sizeof(help), option->fallback != NULL ? "%s [%s]" : "%s%s",
+                       option->help, option->fallback != NULL ? option->fallback : "");
+        pl_text_option(out, 26, left, help);
     }
 }
 
@@ -180,8 +180,10 @@ static const char *kind_text(enum kind kind)
         return ": 1 to 86400000";
     case OPTION_MS_OR_0:
         return ": 0 to 86400000";
+    case OPTION_PERCENT:
+        return ": 0 to 100";
     case OPTION_BYTES:
-        return ": a number, with a suffix K, M, G or T if you like";
+        return ": a number below 256T, with a suffix K, M, G or T if you like";
     default:
         return "";
     }

@@ -96,6 +96,20 @@ void spill_dir_drop(struct store_spill_files *files, uint32_t slot)
     dir->path = NULL;
 }
 
+static plasmon_status_t dir_refuse(const char *path, int error, struct pl_err *err)
+{
+    struct stat about;
+    bool is_dir = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+
+    /* Of a directory that is there: the kernel's own, /proc say, say it of each file that is to be made. */
+    return pl_err_set(
+        err, pl_status_from_errno(error), "--spill-dir %s: %s; give a directory %s", path,
+        is_dir && error == ENOENT ? "no file can be made there" : strerror(error),
+        is_dir && error == ENOSPC  ? "on a disk with room"
+        : is_dir && error == EROFS ? "on a disk that can be written"
+                                   : "on a disk, that this user can write");
+}
+
 static plasmon_status_t dir_add(struct store_spill_files *files, uint32_t slot,
                                 const char *text, struct pl_err *err)
 {
@@ -118,9 +132,7 @@ static plasmon_status_t dir_add(struct store_spill_files *files, uint32_t slot,
     }
     dir->fd = file_open(dir->path);
     if (dir->fd < 0 || fstatvfs(dir->fd, &fs) != 0) {
-        return pl_err_set(err, pl_status_from_errno(errno),
-                          "--spill-dir %s: %s; give a directory that this user can write",
-                          dir->path, strerror(errno));
+        return dir_refuse(dir->path, errno, err);
     }
     if (!limited) {
         dir->bytes_max = (uint64_t)fs.f_bavail * fs.f_frsize / 10 * 9;

@@ -1,5 +1,6 @@
 #include "worker/options.h"
 
+#include "base/text.h"
 #include "worker/core.h"
 
 #include <errno.h>
@@ -66,13 +67,17 @@ void worker_options_print_help(FILE *out)
     fputs("plasmon-worker: serves one device of a host. plasmon-store starts it.\n\n", out);
     for (size_t i = 0; i < PL_COUNT(option_table); i++) {
         const struct option *option = &option_table[i];
+        char left[64];
 
-        fprintf(out, "  %-16s %-9s %s\n", option->name,
-                option->value == NULL ? "" : option->value, option->help);
+        (void)snprintf(left, sizeof(left), "%-16s %s", option->name,
+                       option->value == NULL ? "" : option->value);
+        pl_text_option(out, 26, left, option->help);
     }
     fputs("\nPLASMON_TOKEN is the cluster's token, PLASMON_LOG the log level (error .. "
-          "trace). With PLASMON_DRIVER_TIME set the\nstatus tells time inside the driver's "
-          "calls apart; two looks at the clock a call.\n",
+          "trace).\n"
+          "With PLASMON_DRIVER_TIME set the status tells time inside the driver's calls "
+          "apart;\n"
+          "two looks at the clock a call.\n",
           out);
 }
 

@@ -33,10 +33,10 @@ const struct cli_command cli_drain = {
     .summary = "move what lies only on a node to others, so that it can be ended",
     .usage   = "[options] NODE",
     .text    = "NODE is a name as `plasmon status` shows it. Exit status 0: everything is "
-               "elsewhere, too, and no task\n"
-               "runs there; 1: the deadline was over before, or there is nowhere to go. "
-               "plasmon-store does the same\n"
-               "by itself on SIGTERM.\n",
+               "elsewhere, too, and no\n"
+               "task runs there; 1: the deadline was over before, or there is nowhere to go. "
+               "plasmon-store does\n"
+               "the same by itself on SIGTERM.\n",
     .options = options,
     .option_count = PL_COUNT(options),
     .operands_max = 1,
@@ -126,6 +126,9 @@ static int run(int argc, char **argv)
     request.deadline_ms = drain.deadline_s * UINT64_C(1000);
     if (drain.undo) {
         result = ask(client, &request, &arena) != NULL ? CLI_OK : CLI_FAIL;
+        if (result == CLI_OK && !drain.json) {
+            printf("work is placed on %s again\n", request.node);
+        }
     } else {
         result = watch(client, &drain, &request, &arena);
     }

@@ -73,7 +73,14 @@ int list_filters(const struct cli_command *command, const struct list *list,
         }
     }
     if (list->state != NULL && out->state == 0) {
-        return cli_usage(command, "there is no state \"%s\"", list->state);
+        char known[128] = "";
+
+        for (size_t i = 0; i < state_count; i++) {
+            (void)snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s%s",
+                           i > 0 ? ", " : "", states[i]);
+        }
+        return cli_usage(command, "there is no state \"%s\"; there are %s", list->state,
+                         known);
     }
     return CLI_OK;
 }

@@ -32,12 +32,13 @@ const struct cli_command cli_objects = {
     .name    = "objects",
     .summary = "values that refs and names show: shape, state, and where they lie",
     .usage   = "[options]",
-    .text =
-        "pending: something is still to be written, by the launch that is named "
-        "(device:launch). Refs that show\nthe same value each have a line. age: of this "
-        "version, or since the head was started. label: of\nthe put or call that wrote the "
-        "value; with a +, most of it. `plasmon memory` has the sums.\n",
-    .options      = options,
+    .text    = "pending: something is still to be written, by the launch that is named "
+               "(device:launch). Refs that\n"
+               "show the same value each have a line. age: of this version, or since the head "
+               "was started. label:\n"
+               "of the put or call that wrote the value; with a +, most of it. `plasmon "
+               "memory` has the sums.\n",
+    .options = options,
     .option_count = PL_COUNT(options),
     .run          = run,
 };
@@ -51,15 +52,16 @@ static const char *state_name(uint32_t state)
 
 static const char *second_name(uint32_t second)
 {
-    static const char *const names[] = {"", "missing", "near", "apart"};
+    static const char *const names[] = {"", "missing", "near", "apart", "moving"};
 
     return second < PL_COUNT(names) ? names[second] : "?";
 }
 
 static const char *second_text(uint32_t second)
 {
-    static const char *const texts[] = {"", "its second copy is missing or on its way",
-                                        "in two places on one host", "on two hosts"};
+    static const char *const texts[] = {"", "its second copy is missing",
+                                        "in two places on one host", "on two hosts",
+                                        "its second copy is on its way"};
 
     return second < PL_COUNT(texts) ? texts[second] : "?";
 }

@@ -27,9 +27,9 @@ static void print_help(const struct cli_command *command)
         (void)snprintf(left, sizeof(left), "%s%s%s", option->name,
                        option->value != NULL ? " " : "",
                        option->value != NULL ? option->value : "");
-        printf("  %-26s %s\n", left, option->help);
+        pl_text_option(stdout, 26, left, option->help);
     }
-    printf("  %-26s %s\n", "--help", "print this");
+    pl_text_option(stdout, 26, "--help", "print this");
 }
 
 int cli_fail(const struct cli_command *command, const char *format, ...)
@@ -126,7 +126,8 @@ static int parse_option(const struct cli_command *command, int argc, char **argv
         value = equals != NULL         ? equals + 1
                 : *io_index + 1 < argc ? argv[++*io_index]
                                        : NULL;
-        if (value == NULL) {
+        if (value == NULL ||
+            value[0] == '\0') { /* a variable of a script that is not set, say */
             return cli_usage(command, "%s wants a value: %s", option->name, option->value);
         }
     }

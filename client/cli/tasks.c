@@ -27,12 +27,13 @@ const struct cli_command cli_tasks = {
     .name    = "tasks",
     .summary = "what each device runs and is to run, and what waits for what",
     .usage   = "[options]",
-    .text =
-        "queued: at the head; sent: its worker has it; running: first of its stream; "
-        "ending: done, but others\nhave not reported yet; failed: its launch is still to "
-        "go by. Tasks without a number are the head's own\n(copies, reads). after: "
-        "launches that it waits for, as device:launch. `plasmon doctor --cluster` says "
-        "what\nholds up the oldest.\n",
+    .text = "queued: at the head; sent: its worker has it; running: first of its stream; "
+            "ending: done, but\n"
+            "others have not reported yet; failed: its launch is still to go by. Tasks "
+            "without a number are the\n"
+            "head's own (copies, reads). after: launches that it waits for, as "
+            "device:launch. `plasmon doctor\n"
+            "--cluster` says what holds up the oldest.\n",
     .options      = options,
     .option_count = PL_COUNT(options),
     .run          = run,

@@ -35,10 +35,11 @@ const struct cli_command cli_top = {
     .name    = "top",
     .summary = "what the cluster does now, again and again",
     .usage   = "[options]",
-    .text    = "Rates are of the time since the look before, so the first has none. head: "
-               "CPU time of its own code; workers:\nof all of them, driver calls apart "
-               "where they are counted (PLASMON_DRIVER_TIME).\n",
-    .options = options,
+    .text = "Rates are of the time since the look before, so the first has none. head: CPU "
+            "time of its own\n"
+            "code; workers: of all of them, driver calls apart where they are counted "
+            "(PLASMON_DRIVER_TIME).\n",
+    .options      = options,
     .option_count = PL_COUNT(options),
     .run          = run,
 };
