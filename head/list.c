@@ -264,15 +264,24 @@ static void tile_state(struct page *page, Plasmon__V1__ObjectRow *row,
     }
 }
 
+static int second_rank(uint32_t second)
+{
+    static const int ranks[] = {[PLASMON__V1__SECOND_COPY__SECOND_NOT_WANTED] = 4,
+                                [PLASMON__V1__SECOND_COPY__SECOND_MISSING]    = 0,
+                                [PLASMON__V1__SECOND_COPY__SECOND_MOVING]     = 1,
+                                [PLASMON__V1__SECOND_COPY__SECOND_NEAR]       = 2,
+                                [PLASMON__V1__SECOND_COPY__SECOND_APART]      = 3};
+
+    return ranks[second];
+}
+
 /* Of a part that is to be in two places: how safe the least safe one is. */
 static void second_look(Plasmon__V1__ObjectRow *row, const struct head_tile *tile,
                         const struct pl_box *box)
 {
     uint32_t second = head_second_shown(tile, box);
 
-    if (second != PLASMON__V1__SECOND_COPY__SECOND_NOT_WANTED &&
-        (row->second == PLASMON__V1__SECOND_COPY__SECOND_NOT_WANTED ||
-         second < row->second)) {
+    if (second_rank(second) < second_rank(row->second)) {
         row->second = (Plasmon__V1__SecondCopy)second;
     }
 }
@@ -562,7 +571,7 @@ void head_core_list_node(struct head_core *core, const char *host,
         row->devices++;
         row->devices_up += device->connected;
         row->devices_gone += device->gone;
-        row->bytes_total += device->bytes_total;
+        row->bytes_total += device->gone ? 0 : device->bytes_total;
         row->bytes_used += device->connected ? device->stats.bytes_used : 0;
         row->queued += device->unfinished;
         row->launches += device->seq_oldest - 1;

@@ -74,9 +74,17 @@ uint32_t head_second_shown(const struct head_tile *tile, const struct pl_box *bo
     static const Plasmon__V1__SecondCopy shown[] = {
         PLASMON__V1__SECOND_COPY__SECOND_MISSING, PLASMON__V1__SECOND_COPY__SECOND_MISSING,
         PLASMON__V1__SECOND_COPY__SECOND_NEAR, PLASMON__V1__SECOND_COPY__SECOND_APART};
+    const struct head_counted all = {.settled = false};
+    uint32_t now;
 
-    return head_second_wanted(tile) ? shown[head_second_safety(tile, box)]
-                                    : PLASMON__V1__SECOND_COPY__SECOND_NOT_WANTED;
+    if (!head_second_wanted(tile)) {
+        return PLASMON__V1__SECOND_COPY__SECOND_NOT_WANTED;
+    }
+    now = shown[head_second_safety(tile, box)];
+    return now == PLASMON__V1__SECOND_COPY__SECOND_MISSING &&
+                   head_second_safety_of(tile, box, &all) > HEAD_SAFE_ONE
+               ? PLASMON__V1__SECOND_COPY__SECOND_MOVING
+               : now;
 }
 
 enum head_safety head_second_safety(const struct head_tile *tile, const struct pl_box *box)

@@ -342,6 +342,27 @@ TEST(with_one_device_it_is_kept_in_memory_of_its_host)
     end();
 }
 
+static uint32_t shown(uint64_t id)
+{
+    return head_second_shown(tile_of(id), &array_of(id)->extent);
+}
+
+TEST(one_that_is_on_its_way_is_told_from_one_that_is_missing)
+{
+    begin("ab");
+    put(1, 0, true);
+    settle();
+    ASSERT_EQ(shown(1), PLASMON__V1__SECOND_COPY__SECOND_APART);
+    lose_host("b");
+    ASSERT_EQ(shown(1), PLASMON__V1__SECOND_COPY__SECOND_MISSING);
+    (void)join("c", 0);
+    pass(AGAIN_MS);
+    ASSERT_EQ(shown(1), PLASMON__V1__SECOND_COPY__SECOND_MOVING);
+    settle();
+    ASSERT_EQ(shown(1), PLASMON__V1__SECOND_COPY__SECOND_APART);
+    end();
+}
+
 TEST(one_that_has_no_place_is_refused_and_says_what_helps)
 {
     begin("a");
