@@ -1,7 +1,9 @@
 /* What doctor.c found, in words for people and as one JSON object for scripts. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
+#include "base/fd.h"
 #include "base/numa.h"
 #include "client/client_int.h"
 #include "client/doctor.h"
@@ -242,6 +244,25 @@ static void say_spills(const Plasmon__V1__StatusReply *reply, struct pl_str *out
     }
 }
 
+static void say_mute(struct pl_str *out, const Plasmon__V1__PeerWait *peer)
+{
+    pid_t pid = peer->store_socket[0] != '\0'
+                    ? pl_unix_owner(peer->store_socket, SOCK_SEQPACKET)
+                    : 0;
+    char who[160];
+
+    pl_str_append(out, "  node %s does not answer, and has said nothing for ", peer->name);
+    say_seconds(out, peer->silent_ms);
+    if (pid != 0) {
+        (void)pl_pid_describe(pid, who, sizeof(who));
+        pl_str_append(out, ": its store, %s\n", who);
+    } else {
+        pl_str_append(out,
+                      ": is its store stopped, or its machine too busy? `plasmon doctor "
+                      "--cluster` there says more\n");
+    }
+}
+
 static void say_peer(struct pl_str *out, const Plasmon__V1__PeerWait *peer)
 {
     char bytes[32];
@@ -259,7 +280,18 @@ static void say_peer(struct pl_str *out, const Plasmon__V1__PeerWait *peer)
                       pl_format_bytes(peer->bytes, bytes));
         return;
     }
-    if (!peer->connected) {
+    if (peer->gone) {
+        pl_str_append(out, "  node %s is gone for ", peer->name);
+        say_seconds(out, peer->silent_ms);
+        pl_str_append(out,
+                      ": %s; what lay there alone is lost, or made again. Start its store "
+                      "again on that machine (`plasmon start`, or its service)\n",
+                      peer->why);
+        return;
+    }
+    if (peer->mute) {
+        say_mute(out, peer);
+    } else if (!peer->connected) {
         pl_str_append(out, "  node %s is away for ", peer->name);
         say_seconds(out, peer->silent_ms);
         pl_str_append(out, "; it is given up with its devices after ");
@@ -397,7 +429,10 @@ void doctor_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
         say_device(reply, out, reply->devices[i]);
     }
     if (reply->n_devices == 0) {
-        pl_str_append(out, "  none: no store has joined\n");
+        pl_str_append(
+            out,
+            "  none: no store has joined. `plasmon start --head` on the head's machine "
+            "starts one there, `plasmon start --address HOST:PORT` on others\n");
     }
     say_spills(reply, out);
     say_peers(reply, out);
@@ -492,6 +527,9 @@ static void put_peers(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
                       peer->client != 0 ? "client" : "node");
         json_text(out, "name", peer->name);
         json_flag(out, "connected", peer->connected);
+        json_flag(out, "answers", !peer->mute && peer->connected);
+        json_flag(out, "gone", peer->gone);
+        json_text(out, "why", peer->why);
         json_number(out, "silent_ms", peer->silent_ms);
         json_number(out, "bytes", peer->bytes);
         json_text(out, "drain", peer->drain);

@@ -113,6 +113,7 @@ plasmon_status_t head_machine_create(const struct head_machine_config *config,
     pl_list_init(&machine->clients);
     pl_list_init(&machine->workers);
     pl_list_init(&machine->nodes);
+    pl_list_init(&machine->gone);
     pl_map_init(&machine->sessions);
     head_times_init(&machine->times);
     head_blob_begin(&machine->batch);

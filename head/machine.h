@@ -146,14 +146,29 @@ struct head_figures {
     uint64_t record_ns; /* CPU for recording */
 };
 void head_machine_figures(const struct head_machine *machine, struct head_figures *out);
-/* Who waits for what. request: the one for figures, which workers may have answered. Texts are lent until the next input. */
+/* What workers and stores were asked for this answer, some of whom may have said nothing since. */
+struct head_asked {
+    uint64_t request;
+    uint64_t now_ms;
+};
+/*
+ * The store of a host said something: answered: the question that this answers, 0: none. Changes nothing that the machine puts out. true: it is the first
+ * answer to that question.
+ */
+bool head_machine_node_heard(struct head_machine *machine, const char *host,
+                             uint64_t answered, uint64_t now_ms);
+/* Who waits for what, for somebody on `host` ("": on none of them). Texts are lent until the next input. */
 plasmon_status_t head_machine_waits(const struct head_machine *machine,
-                                    struct wire_arena *arena, uint64_t request,
+                                    struct wire_arena *arena,
+                                    const struct head_asked *asked, const char *host,
                                     Plasmon__V1__Waits *out) PL_MUST_CHECK;
-/* A page of the nodes, as head_core_list_tasks() has them of tasks. confined: without what others do there. */
+/*
+ * A page of the nodes, as head_core_list_tasks() has them of tasks, those that left within the hour last. confined: without what others do there.
+ */
 plasmon_status_t head_machine_list_nodes(const struct head_machine *machine,
                                          const Plasmon__V1__ListRequest *request,
-                                         bool confined, struct wire_arena *arena,
+                                         const struct head_asked *asked, bool confined,
+                                         struct wire_arena *arena,
                                          Plasmon__V1__ListReply *out) PL_MUST_CHECK;
 /* A number that two machines with the same links have in common, and that have put out the same. For tests. */
 uint64_t head_machine_digest(const struct head_machine *machine);

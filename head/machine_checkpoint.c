@@ -90,6 +90,17 @@ static void save_peers(const struct head_machine *machine, struct head_bytes *ou
         head_bytes_varint(out, (uint64_t)node->connected | (uint64_t)node->leaving << 1);
         head_bytes_varint(out, node->lost_ms);
     }
+    head_bytes_varint(out, list_count(&machine->gone));
+    pl_list_for_each(pos, &machine->gone) {
+        const struct head_machine_gone *gone =
+            pl_container_of(pos, struct head_machine_gone, link);
+
+        head_save_text(out, gone->host);
+        head_save_text(out, gone->name);
+        head_save_text(out, gone->why);
+        head_bytes_varint(out, gone->devices);
+        head_bytes_varint(out, gone->gone_ms);
+    }
 }
 
 static bool some_overflown(const struct head_machine *machine)
@@ -224,6 +235,18 @@ static void load_node(struct head_machine *machine, struct head_reader *in)
     node->lost_ms   = head_load_number(in);
 }
 
+static void load_gone(struct head_machine *machine, struct head_reader *in)
+{
+    struct head_machine_gone *gone = head_alloc(sizeof(*gone));
+
+    head_machine_gone_add(machine, gone);
+    gone->host    = head_load_text(in);
+    gone->name    = head_load_text(in);
+    gone->why     = head_load_text(in);
+    gone->devices = head_load_below(in, UINT32_MAX);
+    gone->gone_ms = head_load_number(in);
+}
+
 static void load_all(struct head_machine *machine, struct head_reader *in,
                      void (*load)(struct head_machine *machine, struct head_reader *in))
 {
@@ -296,6 +319,7 @@ plasmon_status_t head_machine_load(struct head_machine *machine, const uint8_t *
     load_all(machine, &in, load_client);
     load_all(machine, &in, load_worker);
     load_all(machine, &in, load_node);
+    load_all(machine, &in, load_gone);
     if (in.bad) {
         return pl_err_set(err, PLASMON_EMALFORMED, "journal: a damaged checkpoint");
     }

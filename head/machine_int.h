@@ -46,6 +46,18 @@ struct head_machine_node {
     bool connected;
     bool leaving; /* it said that it is about to end */
     uint64_t lost_ms;
+    uint64_t answered; /* the last question that its store has answered; in no checkpoint */
+    uint64_t heard_ms; /* likewise: when it last said anything */
+    struct pl_list link;
+};
+
+/* A node that left: told for a while, to who wonders where it is. */
+struct head_machine_gone {
+    char *host;
+    char *name;
+    char *why;
+    uint64_t devices;
+    uint64_t gone_ms;
     struct pl_list link;
 };
 
@@ -71,6 +83,7 @@ struct head_machine {
     struct pl_map sessions; /* session -> head_machine_client */
     struct pl_list workers;
     struct pl_list nodes;
+    struct pl_list gone; /* the newest first, at most HEAD_MACHINE_GONE_MAX */
     struct head_figures figures;
     struct head_times times;
     uint64_t digest; /* of what was put out */
@@ -136,6 +149,12 @@ char *head_machine_drain_text(const struct head_machine *machine,
 void head_machine_peers_watch(struct head_machine *machine);
 
 /* ---- machine_nodes.c */
+enum { HEAD_MACHINE_GONE_MAX = 16, HEAD_MACHINE_GONE_MS = 3600000 };
+/* The last of those that are remembered, for who loads them. */
+void head_machine_gone_add(struct head_machine *machine, struct head_machine_gone *gone);
+/* How long it has said nothing, of one that did not answer what was asked; 0: it did, or is away. */
+uint64_t head_machine_node_silent_ms(const struct head_machine_node *node,
+                                     const struct head_asked *asked);
 plasmon_status_t head_machine_node_up(struct head_machine *machine,
                                       struct head_string frame, struct head_outcome *out,
                                       struct pl_err *err);

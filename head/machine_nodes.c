@@ -60,6 +60,28 @@ bool head_machine_node_leaving(const struct head_machine *machine, const char *h
     return node != NULL && node->leaving;
 }
 
+uint64_t head_machine_node_silent_ms(const struct head_machine_node *node,
+                                     const struct head_asked *asked)
+{
+    if (!node->connected || node->answered >= asked->request) {
+        return 0;
+    }
+    return pl_max_u64(asked->now_ms - pl_min_u64(asked->now_ms, node->heard_ms), 1);
+}
+
+bool head_machine_node_heard(struct head_machine *machine, const char *host,
+                             uint64_t answered, uint64_t now_ms)
+{
+    struct head_machine_node *node = node_of(machine, host);
+    bool first                     = node != NULL && answered > node->answered;
+
+    if (node != NULL) {
+        node->answered = pl_max_u64(node->answered, answered);
+        node->heard_ms = now_ms;
+    }
+    return first;
+}
+
 static void node_free(struct head_machine_node *node)
 {
     pl_list_remove(&node->link);
@@ -68,6 +90,61 @@ static void node_free(struct head_machine_node *node)
     pl_free(node->store_socket);
     pl_free(node);
 }
+
+/* ------------------------------------------------------------------------------------------ nodes that left */
+
+static void gone_free(struct head_machine_gone *gone)
+{
+    pl_list_remove(&gone->link);
+    pl_free(gone->host);
+    pl_free(gone->name);
+    pl_free(gone->why);
+    pl_free(gone);
+}
+
+void head_machine_gone_add(struct head_machine *machine, struct head_machine_gone *gone)
+{
+    pl_list_init(&gone->link);
+    pl_list_add_tail(&machine->gone, &gone->link);
+}
+
+/* Another store of that host is one that came back, to people. NULL: those alone that left too long ago, or are too many. */
+static void gone_forget(struct head_machine *machine, const char *host)
+{
+    struct pl_list *pos, *tmp;
+    uint32_t count = 0;
+
+    pl_list_for_each_safe(pos, tmp, &machine->gone) {
+        struct head_machine_gone *gone =
+            pl_container_of(pos, struct head_machine_gone, link);
+
+        if (++count > HEAD_MACHINE_GONE_MAX ||
+            machine->now_ms - pl_min_u64(machine->now_ms, gone->gone_ms) >=
+                HEAD_MACHINE_GONE_MS ||
+            (host != NULL && strcmp(gone->host, host) == 0)) {
+            gone_free(gone);
+        }
+    }
+}
+
+static void gone_remember(struct head_machine *machine,
+                          const struct head_machine_node *node, const char *why)
+{
+    struct head_machine_gone *gone = head_alloc(sizeof(*gone));
+    Plasmon__V1__NodeRow row       = PLASMON__V1__NODE_ROW__INIT;
+
+    head_core_list_node(machine->core, node->host, &row);
+    gone->host    = head_strdup(node->host);
+    gone->name    = head_strdup(node->name);
+    gone->why     = head_strdup(why);
+    gone->devices = row.devices - row.devices_gone;
+    gone->gone_ms = machine->now_ms;
+    pl_list_init(&gone->link);
+    pl_list_add_head(&machine->gone, &gone->link);
+    gone_forget(machine, NULL);
+}
+
+/* ------------------------------------------------------------------------------------------ giving up */
 
 /* It will not come back: neither do its devices, nor their workers. */
 static void node_give_up(struct head_machine *machine, struct head_machine_node *node,
@@ -79,6 +156,7 @@ static void node_give_up(struct head_machine *machine, struct head_machine_node 
     (void)snprintf(text, sizeof(text), "node %.200s left the cluster: %.200s", node->name,
                    why);
     pl_warn("head", "%s", text);
+    gone_remember(machine, node, why);
     pl_list_for_each_safe(pos, tmp, &machine->workers) {
         struct head_machine_worker *worker =
             pl_container_of(pos, struct head_machine_worker, link);
@@ -99,6 +177,7 @@ static struct head_machine_node *node_create(struct head_machine *machine,
 {
     struct head_machine_node *node = head_alloc(sizeof(*node));
 
+    gone_forget(machine, hello->host);
     node->host         = head_strdup(hello->host);
     node->name         = head_strdup(hello->node);
     node->store_socket = head_strdup(hello->store_socket);
@@ -217,6 +296,7 @@ void head_machine_nodes_tick(struct head_machine *machine)
             node_give_up(machine, node, why);
         }
     }
+    gone_forget(machine, NULL);
 }
 
 void head_machine_restarted(struct head_machine *machine, uint64_t now_ms,
@@ -254,5 +334,8 @@ void head_machine_nodes_finish(struct head_machine *machine)
 {
     while (!pl_list_empty(&machine->nodes)) {
         node_free(pl_list_first(&machine->nodes, struct head_machine_node, link));
+    }
+    while (!pl_list_empty(&machine->gone)) {
+        gone_free(pl_list_first(&machine->gone, struct head_machine_gone, link));
     }
 }

@@ -5,6 +5,7 @@
 #include "head/machine_int.h"
 
 #include <stdio.h>
+#include <string.h>
 
 void head_machine_peers_watch(struct head_machine *machine)
 {
@@ -81,12 +82,14 @@ char *head_machine_drain_text(const struct head_machine *machine,
 
 static plasmon_status_t node_tell(const struct head_machine *machine,
                                   const struct head_machine_node *node,
+                                  const struct head_asked *asked, const char *host,
                                   struct wire_arena *arena, Plasmon__V1__Waits *out)
 {
-    char *drain = head_machine_drain_text(machine, node, arena);
+    uint64_t silent_ms = head_machine_node_silent_ms(node, asked);
+    char *drain        = head_machine_drain_text(machine, node, arena);
     Plasmon__V1__PeerWait *told;
 
-    if (node->connected && drain == NULL) {
+    if (node->connected && drain == NULL && silent_ms == 0) {
         return PLASMON_OK;
     }
     told = peer_add(arena, out);
@@ -95,10 +98,31 @@ static plasmon_status_t node_tell(const struct head_machine *machine,
     }
     told->name      = node->name;
     told->connected = node->connected;
-    told->silent_ms =
-        node->connected ? 0 : machine->now_ms - pl_min_u64(machine->now_ms, node->lost_ms);
-    told->lease_ms = machine->settings.node_lease_ms;
-    told->drain    = drain != NULL ? drain : told->drain;
+    told->mute      = silent_ms != 0;
+    told->silent_ms = node->connected
+                          ? silent_ms
+                          : machine->now_ms - pl_min_u64(machine->now_ms, node->lost_ms);
+    told->lease_ms  = machine->settings.node_lease_ms;
+    told->drain     = drain != NULL ? drain : told->drain;
+    if (strcmp(node->host, host) == 0) {
+        told->store_socket = node->store_socket;
+    }
+    return PLASMON_OK;
+}
+
+static plasmon_status_t gone_tell(const struct head_machine *machine,
+                                  const struct head_machine_gone *gone,
+                                  struct wire_arena *arena, Plasmon__V1__Waits *out)
+{
+    Plasmon__V1__PeerWait *told = peer_add(arena, out);
+
+    if (told == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    told->name      = gone->name;
+    told->gone      = true;
+    told->why       = gone->why;
+    told->silent_ms = machine->now_ms - pl_min_u64(machine->now_ms, gone->gone_ms);
     return PLASMON_OK;
 }
 
@@ -134,11 +158,13 @@ static plasmon_status_t silent_tell(const struct head_machine *machine, uint64_t
 }
 
 plasmon_status_t head_machine_waits(const struct head_machine *machine,
-                                    struct wire_arena *arena, uint64_t request,
+                                    struct wire_arena *arena,
+                                    const struct head_asked *asked, const char *host,
                                     Plasmon__V1__Waits *out)
 {
-    size_t peers            = list_count(&machine->clients) + list_count(&machine->nodes);
-    plasmon_status_t status = silent_tell(machine, request, arena, out);
+    size_t peers = list_count(&machine->clients) + list_count(&machine->nodes) +
+                   list_count(&machine->gone);
+    plasmon_status_t status = silent_tell(machine, asked->request, arena, out);
     struct pl_list *pos;
 
     out->peers = wire_arena_alloc(arena, (peers + 1) * sizeof(*out->peers));
@@ -154,8 +180,15 @@ plasmon_status_t head_machine_waits(const struct head_machine *machine,
     }
     pl_list_for_each(pos, &machine->nodes) {
         if (status == PLASMON_OK) {
-            status = node_tell(
-                machine, pl_container_of(pos, struct head_machine_node, link), arena, out);
+            status =
+                node_tell(machine, pl_container_of(pos, struct head_machine_node, link),
+                          asked, host, arena, out);
+        }
+    }
+    pl_list_for_each(pos, &machine->gone) {
+        if (status == PLASMON_OK) {
+            status = gone_tell(
+                machine, pl_container_of(pos, struct head_machine_gone, link), arena, out);
         }
     }
     return status == PLASMON_OK ? head_core_waits(machine->core, arena, out) : status;

@@ -42,6 +42,8 @@ enum {
     SERVE_JOURNAL_SILENT_MS =
         1000,                  /* how long it may store nothing before people are told */
     SERVE_STATS_WAIT_MS = 500, /* how long a status waits for figures of the workers */
+    SERVE_NODES_WAIT_MS =
+        1000, /* and for a sign of life of the stores: one that is only busy gives it */
     SERVE_LOOKS = 1024, /* at refs, for `plasmon memory`, before others have their turn */
     SERVE_HELLO_MS      = 10000, /* how long a stream may be there without its hello */
     SERVE_NODE_LEASE_MS = 10000,
@@ -101,6 +103,8 @@ struct serve_status {
     bool holders_waited; /* .. and nothing else is missing .. */
     bool holders_looked; /* .. and serve.holders began after it asked */
     const char *only;    /* the namespace that the caller is confined to; NULL: none */
+    uint8_t *list;       /* a ListRequest for nodes, which is what is asked for; ours */
+    size_t list_length;
     struct pl_list link;
 };
 
@@ -238,11 +242,16 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
 void serve_reply(struct serve *serve, struct rpc_unary *call,
                  const ProtobufCMessage *message, bool when_stored);
 void serve_status_metrics(struct serve *serve); /* the listener for metrics wants one */
+/* A ListRequest for nodes: answered when the stores have given a sign of life, or did not in time. */
+void serve_status_nodes(struct serve *serve, struct rpc_unary *call, const char *only,
+                        const uint8_t *bytes, size_t length);
+void serve_list_nodes(struct serve *serve, const struct serve_status *status);
 void serve_functions_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
                           size_t length);
 void serve_list_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
                      size_t length);
-void serve_status_stats(struct serve *serve, uint64_t request); /* one worker answered */
+void serve_status_stats(struct serve *serve,
+                        uint64_t request); /* one worker or store answered */
 void serve_status_tick(struct serve *serve, uint64_t now_ms);
 void serve_status_free(struct serve_status *status); /* which is in no list */
 void serve_holders_step(struct serve *serve);        /* everything else has had its turn */
@@ -275,6 +284,8 @@ void serve_node_fence(struct serve *serve, const char *host, uint32_t host_devic
                       uint32_t incarnation);
 void serve_node_spill(struct serve *serve, const char *host,
                       const struct head_spill_op *op);
+/* Ask every store that has joined for a sign of life; how many. */
+uint32_t serve_nodes_ask(struct serve *serve, uint64_t request);
 void serve_node_tell_left(struct serve_node *node, const struct head_drain_report *report);
 
 /* serve_drain.c */

@@ -62,6 +62,41 @@ static void node_send(struct serve_node *node, Plasmon__V1__NodeCommand *command
     serve_send(node->serve, node->stream, buffer, length);
 }
 
+/*
+ * It carries no state, and acknowledges nothing: so it waits for no journal, and a store is not taken for a silent one because Redis is.
+ */
+uint32_t serve_nodes_ask(struct serve *serve, uint64_t request)
+{
+    Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
+    Plasmon__V1__Header header       = PLASMON__V1__HEADER__INIT;
+    uint32_t count                   = 0;
+    struct pl_list *pos;
+
+    header.protocol = WIRE_PROTOCOL;
+    header.epoch    = head_machine_epoch(serve->machine);
+    command.header  = &header;
+    command.ask     = request;
+    pl_list_for_each(pos, &serve->nodes) {
+        struct serve_node *node = pl_container_of(pos, struct serve_node, link);
+        size_t length;
+        uint8_t *buffer;
+
+        if (node->host == NULL) {
+            continue;
+        }
+        header.session = node->session;
+        length         = plasmon__v1__node_command__get_packed_size(&command);
+        buffer         = rpc_buffer_create(length);
+        count++;
+        if (buffer != NULL) {
+            (void)plasmon__v1__node_command__pack(&command, buffer);
+            /* One that reads nothing has its queue full: then it does not answer. */
+            (void)!rpc_stream_send(node->stream, buffer, length);
+        }
+    }
+    return count;
+}
+
 /* A store that is away hears of it later: the core repeats the order. */
 void serve_node_fence(struct serve *serve, const char *host, uint32_t host_device,
                       uint32_t incarnation)
@@ -183,6 +218,9 @@ static void take_hello(struct serve_node *node, const Plasmon__V1__NodeHello *he
     node->name    = pl_strdup(hello->node);
     node->session = outcome.session;
     PL_CHECK(node->host != NULL && node->name != NULL);
+    /* What was asked before it was here, nobody waits for. */
+    (void)head_machine_node_heard(serve->machine, node->host, serve->stats_request,
+                                  serve_now_ms(serve));
     welcome.epoch   = head_machine_epoch(serve->machine);
     welcome.cluster = (char *)"plasmon";
     welcome.journal = serve->config.journal != NULL;
@@ -263,7 +301,14 @@ static void node_message(void *user, struct rpc_stream *stream, const uint8_t *b
     } else if (node->host == NULL) {
         refuse(node, PLASMON_EMALFORMED, "the first frame of a store must carry a hello");
     } else {
+        uint64_t answer = frame->answer;
+        bool first      = head_machine_node_heard(serve->machine, node->host, answer,
+                                                  serve_now_ms(serve));
+
         node_frame(node, frame);
+        if (first) { /* what is told now has the frame's memory */
+            serve_status_stats(serve, answer);
+        }
     }
 }
 

@@ -35,6 +35,7 @@ void serve_status_free(struct serve_status *status)
 {
     pl_free(status->host);
     pl_free(status->label);
+    pl_free(status->list);
     pl_free(status);
 }
 
@@ -56,11 +57,18 @@ static void turn(void *user)
 
 static void answer(struct serve *serve, struct serve_status *status)
 {
-    Plasmon__V1__StatusReply out = PLASMON__V1__STATUS_REPLY__INIT;
+    const struct head_asked asked = {status->request, serve_now_ms(serve)};
+    Plasmon__V1__StatusReply out  = PLASMON__V1__STATUS_REPLY__INIT;
     struct head_figures figures;
     Plasmon__V1__Waits waits = PLASMON__V1__WAITS__INIT;
     struct pl_list *pos;
 
+    if (status->list != NULL) {
+        serve_list_nodes(serve, status);
+        pl_list_remove(&status->link);
+        serve_status_free(status);
+        return;
+    }
     if (status->holders && !status->holders_looked) {
         status->holders_waited = true;
         status->deadline_ms    = UINT64_MAX;
@@ -75,8 +83,8 @@ static void answer(struct serve *serve, struct serve_status *status)
          head_core_status_pairs(serve->core, &serve->arena, &out) == PLASMON_OK) &&
         (!status->holders || head_core_holders_tell(serve->core, serve->holders,
                                                     &serve->arena, &out) == PLASMON_OK) &&
-        (!status->waits || head_machine_waits(serve->machine, &serve->arena,
-                                              status->request, &waits) == PLASMON_OK)) {
+        (!status->waits || head_machine_waits(serve->machine, &serve->arena, &asked,
+                                              status->host, &waits) == PLASMON_OK)) {
         head_machine_figures(serve->machine, &figures);
         serve_gate_tell(serve, &waits);
         out.waits   = status->waits ? &waits : NULL;
@@ -119,11 +127,14 @@ static uint32_t stats_ask(struct serve *serve, uint64_t request)
 /* Taken: answered when the workers have told theirs, or did not in time. */
 static void figures_ask(struct serve *serve, struct serve_status *status)
 {
-    status->request     = ++serve->stats_request;
-    status->deadline_ms = serve_now_ms(serve) + SERVE_STATS_WAIT_MS;
+    bool stores     = status->waits || status->list != NULL;
+    status->request = ++serve->stats_request;
+    status->deadline_ms =
+        serve_now_ms(serve) + (stores ? SERVE_NODES_WAIT_MS : SERVE_STATS_WAIT_MS);
     pl_list_init(&status->link);
     pl_list_add_tail(&serve->statuses, &status->link);
-    status->missing = stats_ask(serve, status->request);
+    status->missing = status->list == NULL ? stats_ask(serve, status->request) : 0;
+    status->missing += stores ? serve_nodes_ask(serve, status->request) : 0;
     if (status->missing == 0) {
         answer(serve, status);
     }
@@ -157,6 +168,19 @@ void serve_status_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
     status->waits   = request->waits && status->only == NULL;
     status->holders = request->detail && !request->no_holders && status->only == NULL;
     status->call    = call;
+    figures_ask(serve, status);
+}
+
+void serve_status_nodes(struct serve *serve, struct rpc_unary *call, const char *only,
+                        const uint8_t *bytes, size_t length)
+{
+    struct serve_status *status = head_alloc(sizeof(*status));
+
+    status->list        = head_alloc(length);
+    status->list_length = length;
+    memcpy(status->list, bytes, length);
+    status->only = only;
+    status->call = call;
     figures_ask(serve, status);
 }
 

@@ -116,6 +116,15 @@ void store_node_session_beat(struct store_node_session *session)
     send_frame(session, &frame, 0);
 }
 
+/* The head wants to know whether anybody is here: not at the next tick, now. */
+static void send_answer(struct store_node_session *session, uint64_t ask)
+{
+    Plasmon__V1__NodeFrame frame = PLASMON__V1__NODE_FRAME__INIT;
+
+    frame.answer = ask;
+    send_frame(session, &frame, 0);
+}
+
 bool store_node_session_owes_ack(const struct store_node_session *session)
 {
     return session->in_seq != session->in_acked;
@@ -341,6 +350,9 @@ bool store_node_session_take(struct store_node_session *session,
     forget_spilled(session, command->header->ack);
     if (!repeat) {
         take_orders(session, command);
+    }
+    if (command->ask != 0 && session->welcomed) {
+        send_answer(session, command->ask);
     }
     store_node_session_send_owed(session);
     return true;

@@ -47,14 +47,16 @@ const struct cli_command cli_doctor = {
     .name    = "doctor",
     .summary = "can Plasmon run here, and if not, why not; who waits for what in a cluster",
     .usage   = "[options]",
-    .text =
-        "Without options: of this machine. Exit status 1 when something that is needed is "
-        "missing. GPUs are not:\nwithout them there are CPU devices.\n"
-        "With --address or --cluster: of a cluster. The oldest tasks, what each waits for "
-        "in "
-        "the end, for how\nlong, and what to do about it; what each device is at; clients "
-        "that do not read and nodes that are away\nor drained; and how bytes go from one "
-        "device to another, and why.",
+    .text = "Without options: of this machine. Exit status 1 when something that is needed "
+            "is missing. GPUs are\n"
+            "not: without them there are CPU devices.\n"
+            "With --address or --cluster: of a cluster. The oldest tasks, what each waits "
+            "for in the end, for\n"
+            "how long, and what to do about it; what each device is at; clients that do "
+            "not read, and nodes\n"
+            "that do not answer, are away, gone or drained; and how bytes go from one "
+            "device to another, and\n"
+            "why.\n",
     .options      = options,
     .option_count = PL_COUNT(options),
     .run          = run,

@@ -35,7 +35,8 @@ int list_run(const struct cli_command *command, const struct list *list,
 struct list_shown {
     bool json;
     bool begun;
-    uint64_t rows;
+    uint64_t rows; /* as JSON */
+    bool some;     /* for people */
 };
 /* When a page is there, and not before: an error of the first one stands alone. key: of the array in JSON; header: for people. */
 void list_begin(struct list_shown *shown, const char *key, void (*header)(void));

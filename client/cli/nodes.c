@@ -15,10 +15,13 @@ const struct cli_command cli_nodes = {
     .name    = "nodes",
     .summary = "hosts, their devices and memory; which are away or drained",
     .usage   = "[options]",
-    .text =
-        "devices: that are up, of those that the store announced. A node that is away is "
-        "given up with its\ndevices when its lease is over (--node-lease of the head). "
-        "host memory, files: used for what devices have\nno room for.\n",
+    .text = "devices: that are up, of those that the store announced. A node that is away "
+            "is given up with its\n"
+            "devices when its lease is over (--node-lease of the head), and then gone: "
+            "those of the last hour\n"
+            "are listed. silent: its store is connected, and did not answer within a "
+            "second. host memory,\n"
+            "files: used for what devices have no room for.\n",
     .options      = options,
     .option_count = PL_COUNT(options),
     .run          = run,
@@ -26,7 +29,9 @@ const struct cli_command cli_nodes = {
 
 static const char *state_name(const Plasmon__V1__NodeRow *row)
 {
-    return !row->connected         ? "away"
+    return row->gone               ? "gone"
+           : !row->connected       ? "away"
+           : row->silent_ms > 0    ? "silent"
            : row->leaving          ? "leaving"
            : row->drain[0] != '\0' ? "drained"
                                    : "up";
@@ -47,7 +52,8 @@ void list_node_text(const Plasmon__V1__NodeRow *row)
     char devices[48], memory[80], host[80], files[80], away[32], lease[32];
 
     (void)snprintf(devices, sizeof(devices), "%u of %" PRIu64, row->devices_up,
-                   row->devices - pl_min_u64(row->devices, row->devices_gone));
+                   row->gone ? row->devices
+                             : row->devices - pl_min_u64(row->devices, row->devices_gone));
     printf("  %-20.20s %-8s %-10s %-24s %-24s %-24s %8" PRIu64 " %11" PRIu64 " %8" PRIu64
            "\n",
            row->name, state_name(row), devices,
@@ -55,6 +61,19 @@ void list_node_text(const Plasmon__V1__NodeRow *row)
            of_bytes(row->spill_memory_used, row->spill_memory, host),
            of_bytes(row->spill_files_used, row->spill_files, files), row->queued,
            row->launches, row->restarts);
+    if (row->gone) {
+        printf(
+            "    gone for %s: %s; what lay there alone is lost, or made again. Start its "
+            "store again on that machine (`plasmon start`, or its service)\n",
+            list_age(row->away_ms, away), row->why);
+        return;
+    }
+    if (row->silent_ms > 0) {
+        printf("    its store has said nothing for %s, and did not answer just now: is it "
+               "stopped, or its machine too busy? `plasmon doctor --cluster` there says "
+               "more\n",
+               list_age(row->silent_ms, away));
+    }
     if (!row->connected) {
         printf("    away for %s; given up after %s\n", list_age(row->away_ms, away),
                list_age(row->lease_ms, lease));
@@ -84,6 +103,8 @@ void list_node_json(const Plasmon__V1__NodeRow *row, struct pl_str *out)
     json_flag(out, "connected", row->connected);
     json_number(out, "away_ms", row->away_ms);
     json_number(out, "lease_ms", row->lease_ms);
+    json_number(out, "silent_ms", row->silent_ms);
+    json_text(out, "why", row->why);
     json_text(out, "drain", row->drain);
     json_number(out, "devices", row->devices);
     json_number(out, "devices_up", row->devices_up);
@@ -127,6 +148,7 @@ static int ask(const struct list *list, struct plasmon_client *client,
                 list_row_json(&shown, &text);
             } else {
                 list_node_text(reply->nodes[i]);
+                shown.some = true;
             }
         }
         if (reply != NULL && reply->next != NULL) {
@@ -136,6 +158,11 @@ static int ask(const struct list *list, struct plasmon_client *client,
     } while (reply != NULL && reply->next != NULL);
     if (shown.json && reply != NULL) {
         printf("]}\n");
+    } else if (reply != NULL && !shown.some && list->label == NULL) {
+        printf(
+            "  none: no store has joined, or the last one left more than an hour ago. "
+            "`plasmon start --head` on the head's machine starts one there, `plasmon start "
+            "--address HOST:PORT` on others\n");
     }
     pl_str_finish(&text);
     return reply != NULL ? CLI_OK : CLI_FAIL;

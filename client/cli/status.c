@@ -169,6 +169,16 @@ static void print_namespaces(const Plasmon__V1__StatusReply *reply)
     }
 }
 
+static bool has_devices(const Plasmon__V1__StatusReply *reply)
+{
+    for (size_t i = 0; i < reply->n_devices; i++) {
+        if (reply->devices[i]->state != PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void print_reply(const Plasmon__V1__StatusReply *reply)
 {
     char bytes[32];
@@ -186,8 +196,12 @@ static void print_reply(const Plasmon__V1__StatusReply *reply)
            (unsigned long long)reply->tasks_failed);
     if (reply->n_devices > 0) {
         print_devices(reply);
-    } else {
-        printf("\n  no devices: start a store with `plasmon start --address HOST:PORT`\n");
+    }
+    if (!has_devices(reply)) {
+        printf(
+            "\n  no device is up, or about to be: `plasmon nodes` has the nodes that left; "
+            "`plasmon start --head` on the head's machine, or `plasmon start --address "
+            "HOST:PORT` on others, starts a store\n");
     }
     print_routes(reply);
     print_times(reply);

@@ -18,6 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct fuzz_head head;
 static struct wire_arena asked, answered;
+static const struct head_asked questions = {.request = 1, .now_ms = 1};
 static const Plasmon__V1__StatusReply *shown; /* what the next command shows */
 
 /* ------------------------------------------------------------------------------------------ in node.c's place */
@@ -170,7 +171,8 @@ static void status_ask(const uint8_t *bytes, size_t length)
         PL_CHECK(head_core_holders_tell(core, holders, &asked, &out) == PLASMON_OK);
     }
     if (request->waits) {
-        PL_CHECK(head_machine_waits(head.machine, &asked, 1, &waits) == PLASMON_OK);
+        PL_CHECK(head_machine_waits(head.machine, &asked, &questions, "host", &waits) ==
+                 PLASMON_OK);
         out.waits = &waits;
     }
     PL_CHECK(wire_encode(&out.base, create, &encoded, &encoded_length) == PLASMON_OK);
@@ -227,8 +229,8 @@ static void list_ask(const uint8_t *bytes, size_t length)
         PL_CHECK(head_core_list_objects(core, request, NULL, &asked, &out) == PLASMON_OK);
         break;
     default:
-        PL_CHECK(head_machine_list_nodes(head.machine, request, false, &asked, &out) ==
-                 PLASMON_OK);
+        PL_CHECK(head_machine_list_nodes(head.machine, request, &questions, false, &asked,
+                                         &out) == PLASMON_OK);
     }
     PL_CHECK(wire_encode(&out.base, create, &encoded, &encoded_length) == PLASMON_OK);
     list_answer(encoded, encoded_length);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "tests/integration/started.h"
 
 enum { DEADLINE_S = 60, COUNT = 1024, LARGE = 10 << 20 /* floats: 40 MiB */ };
@@ -264,6 +265,95 @@ TEST(the_command_line_says_the_same_and_a_node_that_is_away_is_named)
         EXPECT(client, "is away for", "--node-lease");
         plasmon_finish(client);
     }
+    (void)STARTED_RUN(NULL, 0, "plasmon", "stop");
+}
+
+/* Until the command's output has the text, or the test fails. */
+static void expect_nodes(const char *wanted)
+{
+    uint64_t deadline_ns = pl_now_ns() + (uint64_t)DEADLINE_S * 1000000000u;
+    char text[16384];
+
+    do {
+        ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "nodes", "--address",
+                              started_address()),
+                  0);
+        if (strstr(text, wanted) != NULL) {
+            return;
+        }
+        (void)poll(NULL, 0, 50);
+    } while (pl_now_ns() < deadline_ns);
+    ASSERT_CONTAINS(text, wanted);
+}
+
+TEST(a_store_that_is_stopped_is_named_at_once_with_its_process)
+{
+    char text[16384], who[128];
+    pid_t store;
+
+    test_set_timeout(120);
+    started_cluster(1);
+    store = cluster_find("plasmon-store", -1);
+    ASSERT_EQ(
+        STARTED_RUN(text, sizeof(text), "plasmon", "nodes", "--address", started_address()),
+        0);
+    ASSERT_CONTAINS(text, " up ");
+    ASSERT_EQ(kill(store, SIGSTOP), 0);
+    while (!pl_pid_stopped(store)) { /* the signal waits for a processor */
+        (void)poll(NULL, 0, 5);
+    }
+    /* Long before its connection breaks: the first answer has it. */
+    ASSERT_EQ(
+        STARTED_RUN(text, sizeof(text), "plasmon", "nodes", "--address", started_address()),
+        0);
+    ASSERT_CONTAINS(text, " silent ");
+    ASSERT_CONTAINS(text, "did not answer just now");
+    (void)snprintf(who, sizeof(who),
+                   "its store, process %d (plasmon-store) is stopped (by SIGSTOP, or a "
+                   "debugger): `kill -CONT %d` lets it go on",
+                   (int)store, (int)store);
+    ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "doctor", "--address",
+                          started_address()),
+              0);
+    ASSERT_CONTAINS(text, "does not answer");
+    ASSERT_CONTAINS(text, who);
+    ASSERT_TRUE(strstr(text, "all answer") == NULL);
+    ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "doctor", "--json", "--address",
+                          started_address()),
+              0);
+    ASSERT_CONTAINS(text, "\"answers\":false,\"gone\":false");
+    ASSERT_EQ(kill(store, SIGCONT), 0);
+    expect_nodes(" up ");
+    (void)STARTED_RUN(NULL, 0, "plasmon", "stop");
+}
+
+TEST(a_node_that_left_stays_listed_with_what_to_do)
+{
+    char text[16384];
+
+    test_set_timeout(120);
+    started_cluster(1);
+    cluster_kill(cluster_find("plasmon-store", -1));
+    expect_nodes("gone for ");
+    ASSERT_EQ(
+        STARTED_RUN(text, sizeof(text), "plasmon", "nodes", "--address", started_address()),
+        0);
+    ASSERT_CONTAINS(text, " gone ");
+    ASSERT_CONTAINS(text, "its store did not come back within");
+    ASSERT_CONTAINS(text, "`plasmon start`");
+    ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "nodes", "--json", "--address",
+                          started_address()),
+              0);
+    ASSERT_CONTAINS(text, "\"state\":\"gone\"");
+    ASSERT_CONTAINS(text, "\"why\":\"its store did not come back within");
+    ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "doctor", "--address",
+                          started_address()),
+              0);
+    ASSERT_CONTAINS(text, " is gone for ");
+    ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "status", "--address",
+                          started_address()),
+              0);
+    ASSERT_CONTAINS(text, "no device is up");
     (void)STARTED_RUN(NULL, 0, "plasmon", "stop");
 }
 

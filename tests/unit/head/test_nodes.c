@@ -267,6 +267,8 @@ TEST(a_store_that_was_given_up_comes_back_as_a_fresh_one)
     end();
 }
 
+static struct head_asked asked;
+
 static Plasmon__V1__ListReply list_nodes(struct wire_arena *arena, const char *label)
 {
     Plasmon__V1__ListRequest request = PLASMON__V1__LIST_REQUEST__INIT;
@@ -275,7 +277,8 @@ static Plasmon__V1__ListReply list_nodes(struct wire_arena *arena, const char *l
     request.kind  = PLASMON__V1__LIST_KIND__LIST_NODES;
     request.label = (char *)(uintptr_t)label;
     wire_arena_reset(arena);
-    ASSERT_OK(head_machine_list_nodes(world.machine, &request, false, arena, &reply));
+    ASSERT_OK(
+        head_machine_list_nodes(world.machine, &request, &asked, false, arena, &reply));
     return reply;
 }
 
@@ -306,7 +309,66 @@ TEST(a_listing_says_whether_a_store_is_there_and_when_it_is_given_up)
     ASSERT_EQ(reply.n_nodes, 1);
     ASSERT_TRUE(!reply.nodes[0]->connected);
     ASSERT_TRUE(reply.nodes[0]->away_ms > 0 && reply.nodes[0]->away_ms < LEASE);
+    wire_arena_finish(&arena);
+    end();
+}
+
+TEST(a_store_that_does_not_answer_is_silent_until_it_does)
+{
+    struct head_outcome out;
+    struct pl_err err = {0};
+    struct wire_arena arena;
+
+    begin();
+    ASSERT_OK(wire_arena_init(&arena, 1 << 20));
+    ASSERT_OK(store_hello("/a", MEMORY, &out, &err));
+    ASSERT_TRUE(!head_machine_node_heard(world.machine, "host", 0, 100));
+    asked = (struct head_asked){.request = 7, .now_ms = 1100};
+    ASSERT_EQ(list_nodes(&arena, "").nodes[0]->silent_ms, 1000);
+    ASSERT_TRUE(head_machine_node_heard(world.machine, "host", 7, 1200));
+    ASSERT_TRUE(!head_machine_node_heard(world.machine, "host", 7, 1200));
+    ASSERT_EQ(list_nodes(&arena, "").nodes[0]->silent_ms, 0);
+    asked.request = 8;
+    ASSERT_TRUE(list_nodes(&arena, "").nodes[0]->silent_ms > 0);
+    store_lost(); /* then it is away, and nobody waits for its answer */
+    ASSERT_EQ(list_nodes(&arena, "").nodes[0]->silent_ms, 0);
+    ASSERT_TRUE(!head_machine_node_heard(world.machine, "another", 9, 1300));
+    asked = (struct head_asked){0};
+    wire_arena_finish(&arena);
+    end();
+}
+
+TEST(a_node_that_left_is_listed_for_an_hour_or_until_its_host_has_a_store_again)
+{
+    struct head_outcome out;
+    struct pl_err err = {0};
+    struct wire_arena arena;
+    Plasmon__V1__ListReply reply;
+
+    begin();
+    ASSERT_OK(wire_arena_init(&arena, 1 << 20));
+    ASSERT_OK(store_hello("/a", MEMORY, &out, &err));
+    ASSERT_OK(worker_hello(MEMORY, 1, &out, &err));
+    store_lost();
     head_machine_tick(world.machine, 6 + LEASE);
+    head_machine_tick(world.machine, 60 + LEASE);
+    reply = list_nodes(&arena, "");
+    ASSERT_EQ(reply.n_nodes, 1);
+    ASSERT_TRUE(reply.nodes[0]->gone);
+    ASSERT_EQ(reply.nodes[0]->away_ms, 54);
+    ASSERT_EQ(reply.nodes[0]->devices, 1);
+    ASSERT_EQ(reply.nodes[0]->devices_up, 0);
+    ASSERT_NOT_NULL(strstr(reply.nodes[0]->why, "did not come back"));
+    ASSERT_EQ(list_nodes(&arena, "another name").n_nodes, 0);
+
+    ASSERT_OK(store_hello("/a", ANOTHER, &out, &err));
+    reply = list_nodes(&arena, "");
+    ASSERT_EQ(reply.n_nodes, 1);
+    ASSERT_TRUE(!reply.nodes[0]->gone);
+    store_lost();
+    head_machine_tick(world.machine, 100 + 2 * LEASE);
+    ASSERT_TRUE(list_nodes(&arena, "").nodes[0]->gone);
+    head_machine_tick(world.machine, 100 + 2 * LEASE + 3600000);
     ASSERT_EQ(list_nodes(&arena, "").n_nodes, 0);
     wire_arena_finish(&arena);
     end();
@@ -425,6 +487,36 @@ TEST(a_worker_that_its_store_saw_end_is_not_welcomed)
     ASSERT_OK(worker_hello(MEMORY, 2, &out, &err));
     ASSERT_EQ(out.device, worker.device);
     head_machine_destroy(first);
+    end();
+}
+
+TEST(nodes_that_left_are_remembered_by_who_goes_on_from_a_checkpoint)
+{
+    struct head_machine *first, *other;
+    struct head_outcome out;
+    struct pl_err err = {0};
+    struct wire_arena arena;
+    Plasmon__V1__ListReply reply;
+    const uint8_t *bytes;
+    size_t length;
+
+    begin();
+    ASSERT_OK(wire_arena_init(&arena, 1 << 20));
+    ASSERT_OK(store_hello("/a", MEMORY, &out, &err));
+    store_lost();
+    head_machine_tick(world.machine, 6 + LEASE);
+    bytes = checkpoint(&length);
+    first = world.machine;
+    other = machine_create();
+    ASSERT_OK(head_machine_load(other, bytes, length, &err));
+    world.machine = other;
+    reply         = list_nodes(&arena, "");
+    ASSERT_EQ(reply.n_nodes, 1);
+    ASSERT_TRUE(reply.nodes[0]->gone);
+    ASSERT_STR(reply.nodes[0]->name, "n");
+    ASSERT_NOT_NULL(strstr(reply.nodes[0]->why, "did not come back"));
+    head_machine_destroy(first);
+    wire_arena_finish(&arena);
     end();
 }
 
