@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -19,6 +20,7 @@
 #include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "head/metrics.h"
 #include "head/namespaces.h"
 #include "head/run.h"
@@ -127,7 +129,7 @@ static void print_help(FILE *out)
         (void)snprintf(left, sizeof(left), "--%s%s%s", options[i].name,
                        options[i].argument != NULL ? " " : "",
                        options[i].argument != NULL ? options[i].argument : "");
-        fprintf(out, "  %-22s %s\n", left, options[i].help);
+        pl_text_option(out, 22, left, options[i].help);
     }
 }
 
@@ -606,6 +608,26 @@ static plasmon_status_t metrics_listen(struct settings *settings, struct runner 
 
 /* ------------------------------------------------------------------------------------------------ beginning */
 
+/*
+ * Who had the journal before, and is stopped, would keep an address of ours until somebody lets it go on, only to end then (EXIT_REPLACED). So it is ended
+ * now. One that runs ends by itself.
+ */
+static void end_who_is_stopped(const struct settings *settings)
+{
+    for (size_t i = 0; i < settings->address_count; i++) {
+        const char *address = settings->addresses[i];
+        pid_t pid =
+            strncmp(address, "unix:", 5) == 0 ? pl_unix_owner(address + 5, SOCK_STREAM) : 0;
+
+        if (pid > 0 && pid != getpid() && pl_pid_stopped(pid)) {
+            pl_warn("head",
+                    "process %d had the journal, is stopped and has %s still: it is killed",
+                    (int)pid, address);
+            (void)kill(pid, SIGKILL);
+        }
+    }
+}
+
 /* One that stood by may be faster than the end of the one whose address it takes. */
 static plasmon_status_t listen_patiently(struct settings *settings, struct runner *runner,
                                          struct pl_err *err)
@@ -619,6 +641,7 @@ static plasmon_status_t listen_patiently(struct settings *settings, struct runne
             status = serve_create(runner->loop, &settings->config, &runner->serve, err);
         }
         if (status == PLASMON_EADDRINUSE && settings->standby) {
+            end_who_is_stopped(settings);
             (void)poll(NULL, 0, 50);
         }
     } while (status == PLASMON_EADDRINUSE && settings->standby && not_asked_to_stop(NULL) &&

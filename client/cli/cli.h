@@ -101,15 +101,23 @@ bool cli_list_is_of(const char *list, const char *all);
 
 /* What `plasmon start` started here, as it wrote it down. */
 struct cli_process {
-    char name[32]; /* "plasmon-head" */
+    char name[32]; /* "plasmon-head"; its log is NAME.log */
     int pid;
     uint64_t
         start_time; /* of the kernel: tells a process from a later one with the same number */
 };
+/* Files that it was started with, which commands find again. */
+enum cli_file {
+    CLI_FILE_TOKEN,
+    CLI_FILE_TLS_CA,
+    CLI_FILE_TLS_CERT,
+    CLI_FILE_TLS_KEY,
+    CLI_FILES
+};
 struct cli_node {
     char dir[80]; /* 0700 */
     char address[256];
-    char token_file[PATH_MAX]; /* whole path; empty: none was given */
+    char files[CLI_FILES][PATH_MAX]; /* whole paths; empty: none was given */
     struct cli_process processes[4];
     uint32_t process_count;
 };
@@ -120,6 +128,9 @@ plasmon_status_t cli_node_dir(bool make, char out[80], struct pl_err *err);
 plasmon_status_t cli_node_read(struct cli_node *out, struct pl_err *err);
 plasmon_status_t cli_node_write(const struct cli_node *node, struct pl_err *err);
 void cli_node_remove(const struct cli_node *node);
+/* The head, or the one that stands by. */
+#define CLI_HEAD "plasmon-head"
+bool cli_process_is_head(const struct cli_process *process);
 /* A pidfd if the process is still the one that was started, -1 otherwise. */
 int cli_process_open(const struct cli_process *process);
 plasmon_status_t cli_process_describe(const char *name, int pidfd, struct cli_process *out,

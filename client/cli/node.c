@@ -21,8 +21,13 @@
 #include "client/client_int.h"
 #include "trust/trust.h"
 
-#define RECORD     "node"
-#define TOKEN_FILE "token-file " /* the rest of its line: a path may have spaces */
+#define RECORD "node"
+
+/* Names of files in the record: the rest of the line is the path, which may have spaces. */
+static const char *const file_words[CLI_FILES] = {[CLI_FILE_TOKEN]    = "token-file ",
+                                                  [CLI_FILE_TLS_CA]   = "tls-ca ",
+                                                  [CLI_FILE_TLS_CERT] = "tls-cert ",
+                                                  [CLI_FILE_TLS_KEY]  = "tls-key "};
 
 plasmon_status_t cli_node_dir(bool make, char out[80], struct pl_err *err)
 {
@@ -51,6 +56,20 @@ plasmon_status_t cli_node_dir(bool make, char out[80], struct pl_err *err)
     return PLASMON_OK;
 }
 
+/* true: the line names a file. */
+static bool read_file_name(struct cli_node *out, char *line)
+{
+    for (int i = 0; i < CLI_FILES; i++) {
+        if (strncmp(line, file_words[i], strlen(file_words[i])) == 0) {
+            line[strcspn(line, "\n")] = '\0';
+            (void)snprintf(out->files[i], sizeof(out->files[i]), "%.*s", PATH_MAX - 1,
+                           line + strlen(file_words[i]));
+            return true;
+        }
+    }
+    return false;
+}
+
 plasmon_status_t cli_node_read(struct cli_node *out, struct pl_err *err)
 {
     char path[128], line[PATH_MAX + 32], word[32];
@@ -72,12 +91,11 @@ plasmon_status_t cli_node_read(struct cli_node *out, struct pl_err *err)
            out->process_count < PL_COUNT(out->processes)) {
         struct cli_process *process = &out->processes[out->process_count];
 
+        if (read_file_name(out, line)) {
+            continue;
+        }
         if (sscanf(line, "%31s", word) == 1 && strcmp(word, "address") == 0) {
             (void)sscanf(line, "address %255s", out->address);
-        } else if (strncmp(line, TOKEN_FILE, strlen(TOKEN_FILE)) == 0) {
-            line[strcspn(line, "\n")] = '\0';
-            (void)snprintf(out->token_file, sizeof(out->token_file), "%.*s", PATH_MAX - 1,
-                           line + strlen(TOKEN_FILE));
         } else if (sscanf(line, "process %31s %d %" SCNu64, process->name, &process->pid,
                           &process->start_time) == 3) {
             out->process_count++;
@@ -101,8 +119,10 @@ plasmon_status_t cli_node_write(const struct cli_node *node, struct pl_err *err)
                           strerror(errno));
     }
     good = fprintf(file, "address %s\n", node->address) > 0;
-    if (node->token_file[0] != '\0' && strchr(node->token_file, '\n') == NULL) {
-        good = fprintf(file, TOKEN_FILE "%s\n", node->token_file) > 0 && good;
+    for (int i = 0; i < CLI_FILES; i++) {
+        if (node->files[i][0] != '\0' && strchr(node->files[i], '\n') == NULL) {
+            good = fprintf(file, "%s%s\n", file_words[i], node->files[i]) > 0 && good;
+        }
     }
     for (uint32_t i = 0; i < node->process_count; i++) {
         const struct cli_process *process = &node->processes[i];
@@ -133,6 +153,11 @@ void cli_node_remove(const struct cli_node *node)
 }
 
 /* ------------------------------------------------------------------------------------------------ processes */
+
+bool cli_process_is_head(const struct cli_process *process)
+{
+    return strncmp(process->name, CLI_HEAD, strlen(CLI_HEAD)) == 0;
+}
 
 int cli_process_open(const struct cli_process *process)
 {
@@ -227,6 +252,22 @@ static bool is_set(const char *name)
     return value != NULL && value[0] != '\0';
 }
 
+static const char *file_or_null(const struct cli_node *node, enum cli_file file)
+{
+    return node->files[file][0] != '\0' ? node->files[file] : NULL;
+}
+
+/* Certificates of what was started here, unless the environment has others. */
+static void take_certificates(const struct cli_node *node, struct plasmon_options *options)
+{
+    if (!is_set("PLASMON_TLS_CA") && !is_set("PLASMON_TLS_CERT") &&
+        !is_set("PLASMON_TLS_KEY")) {
+        options->tls_ca   = file_or_null(node, CLI_FILE_TLS_CA);
+        options->tls_cert = file_or_null(node, CLI_FILE_TLS_CERT);
+        options->tls_key  = file_or_null(node, CLI_FILE_TLS_KEY);
+    }
+}
+
 /* Without a session, or with one. */
 static struct plasmon_client *reach(const struct cli_command *command,
                                     const struct cli_cluster *cluster, bool asks)
@@ -251,10 +292,11 @@ static struct plasmon_client *reach(const struct cli_command *command,
             return NULL;
         }
         options.address = node.address;
-        if (token_file == NULL && node.token_file[0] != '\0' && !is_set("PLASMON_TOKEN") &&
+        if (token_file == NULL && !is_set("PLASMON_TOKEN") &&
             !is_set("PLASMON_TOKEN_FILE")) {
-            token_file = node.token_file;
+            token_file = file_or_null(&node, CLI_FILE_TOKEN);
         }
+        take_certificates(&node, &options);
     }
     if (token_file != NULL) {
         token = cli_token_read(command, token_file);

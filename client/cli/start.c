@@ -20,8 +20,11 @@
 #include "client/client_int.h"
 #include "client/spawn.h"
 
-#define UP_TIMEOUT_NS 60000000000ull
-#define ARGS_MAX      48
+#define UP_TIMEOUT_NS      60000000000ull
+#define STANDBY_TIMEOUT_NS 2000000000ull
+#define ARGS_MAX           48
+#define SECOND_HEAD        CLI_HEAD "-2"
+#define STORE              "plasmon-store"
 
 struct start {
     bool head;
@@ -36,6 +39,8 @@ struct start {
     const char *shadow_bytes;
     const char *journal;
     const char *journal_password_file;
+    const char *journal_lease;
+    bool standby;
     const char *cpu_devices;
     const char *gpus;
     const char *device_memory;
@@ -94,6 +99,12 @@ static const struct cli_option options[] = {
      "again [none]"},
     {"--journal-password-file", "FILE", CLI_TEXT, AT(journal_password_file),
      "the password for it, the first line of FILE"},
+    {"--standby", NULL, CLI_FLAG, AT(standby),
+     "with --journal: a second head here, which takes over when the first one ends or "
+     "says nothing for a lease; where only one runs, another one is started beside it"},
+    {"--journal-lease", "SECONDS", CLI_TEXT, AT(journal_lease),
+     "with --journal: how long a head that runs now may say nothing before one that stands "
+     "by takes over [10]"},
     {"--cpu-devices", "N", CLI_TEXT, AT(cpu_devices),
      "CPU devices of this machine [2; none if there is a GPU]"},
     {"--gpus", "N|auto|none", CLI_TEXT, AT(gpus), "GPUs of this machine [auto]"},
@@ -182,13 +193,13 @@ static void add(struct arguments *arguments, const char *name, const char *value
     arguments->used += (size_t)length + 1;
 }
 
-/* Start one program with its log in the node's folder, and write it down. */
-static plasmon_status_t launch(struct cli_node *node, const char *name,
+/* Start one program with its log in the node's folder, and write it down under this name. */
+static plasmon_status_t launch(struct cli_node *node, const char *program, const char *name,
                                struct arguments *arguments, int *out_pidfd,
                                struct pl_err *err)
 {
     char path[4096], log[128];
-    plasmon_status_t status = spawn_find(name, NULL, path, sizeof(path), err);
+    plasmon_status_t status = spawn_find(program, NULL, path, sizeof(path), err);
     int log_fd;
 
     if (status != PLASMON_OK) {
@@ -222,11 +233,11 @@ static bool has_ended(int pidfd)
     return poll(&poller, 1, 0) > 0;
 }
 
-/* The last lines of its log. */
-static void print_log_tail(const struct cli_node *node, const char *name)
+/* The end of its log; false: there is none. */
+static bool read_log_tail(const struct cli_node *node, const char *name,
+                          char text[1024 + 1], const char **out_from)
 {
-    char path[128], text[1024 + 1];
-    const char *from = text;
+    char path[128];
     ssize_t got;
     off_t end;
     int fd;
@@ -234,20 +245,31 @@ static void print_log_tail(const struct cli_node *node, const char *name)
     (void)snprintf(path, sizeof(path), "%s/%s.log", node->dir, name);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return;
+        return false;
     }
     end = lseek(fd, 0, SEEK_END);
-    got = pread(fd, text, sizeof(text) - 1,
-                end > (off_t)sizeof(text) ? end - (off_t)sizeof(text) + 1 : 0);
+    got = pread(fd, text, 1024, end > 1024 ? end - 1024 : 0);
     (void)close(fd);
     if (got <= 0) {
-        return;
+        return false;
     }
     text[got] = '\0';
-    if (end > (off_t)sizeof(text) && strchr(text, '\n') != NULL) {
-        from = strchr(text, '\n') + 1; /* not in the middle of a line */
+    *out_from = text;
+    if (end > 1024 && strchr(text, '\n') != NULL) {
+        *out_from = strchr(text, '\n') + 1; /* not in the middle of a line */
     }
-    fprintf(stderr, "%s ends with:\n%s", path, from);
+    return true;
+}
+
+/* Of a process that was not started, what is there is another one's. */
+static void print_log_tail(const struct cli_node *node, const char *name, bool started)
+{
+    char text[1024 + 1];
+    const char *from;
+
+    if (started && read_log_tail(node, name, text, &from)) {
+        fprintf(stderr, "%s/%s.log ends with:\n%s", node->dir, name, from);
+    }
 }
 
 /* A short pause between looks at a process that is coming up: there is nothing to wait on until it listens. */
@@ -273,45 +295,66 @@ static void tcp_address(const struct start *start, char out[64])
     (void)snprintf(out, 64, "%s:%u", is_open(start) ? "0.0.0.0" : "127.0.0.1", start->port);
 }
 
+/* What both heads are given: the one that stands by listens there when it takes over. */
+static void head_arguments(const struct start *start, const char *unix_address,
+                           struct arguments *arguments)
+{
+    char tcp[64];
+
+    add(arguments, "plasmon-head", "");
+    add(arguments, "--listen", unix_address);
+    if (start->port != 0) {
+        tcp_address(start, tcp);
+        add(arguments, "--listen", tcp);
+    }
+    for (uint32_t i = 0; i < start->listen.count; i++) {
+        add(arguments, "--listen", start->listen.text[i]);
+    }
+    add(arguments, "--token-file", start->token_file);
+    add(arguments, "--token-before", start->token_before);
+    add(arguments, "--tls-cert", start->tls_cert);
+    add(arguments, "--tls-key", start->tls_key);
+    add(arguments, "--tls-ca", start->tls_ca);
+    add(arguments, "--namespaces", start->namespaces);
+    add(arguments, "--metrics", start->metrics);
+    add(arguments, "--lineage-bytes", start->lineage_bytes);
+    add(arguments, "--shadow-bytes", start->shadow_bytes);
+    add(arguments, "--journal", start->journal);
+    add(arguments, "--journal-password-file", start->journal_password_file);
+    add(arguments, "--journal-lease", start->journal_lease);
+    add(arguments, "--transfer", start->transfer);
+    add(arguments, "--policy", start->policy);
+    add(arguments, "--log", start->log);
+}
+
+/* There are two names, and so two logs: of the one that runs, and of the one that stands by. */
+static const char *head_name(const struct cli_node *node)
+{
+    for (uint32_t i = 0; i < node->process_count; i++) {
+        if (strcmp(node->processes[i].name, CLI_HEAD) == 0) {
+            return SECOND_HEAD;
+        }
+    }
+    return CLI_HEAD;
+}
+
 static int start_head(const struct start *start, struct cli_node *node)
 {
     uint64_t deadline_ns       = pl_now_ns() + UP_TIMEOUT_NS;
     struct arguments arguments = {.count = 0};
+    const char *name           = head_name(node);
     struct pl_err err          = {0};
-    char socket_path[108], unix_address[128], tcp[64];
+    char socket_path[108];
     int pidfd = -1;
+    bool started;
     plasmon_status_t status;
 
     (void)snprintf(socket_path, sizeof(socket_path), "%s/head.sock", node->dir);
-    (void)snprintf(unix_address, sizeof(unix_address), "unix:%s", socket_path);
-    (void)snprintf(node->address, sizeof(node->address), "%s", unix_address);
+    (void)snprintf(node->address, sizeof(node->address), "unix:%s", socket_path);
     (void)unlink(socket_path);
+    head_arguments(start, node->address, &arguments);
 
-    add(&arguments, "plasmon-head", "");
-    add(&arguments, "--listen", unix_address);
-    if (start->port != 0) {
-        tcp_address(start, tcp);
-        add(&arguments, "--listen", tcp);
-    }
-    for (uint32_t i = 0; i < start->listen.count; i++) {
-        add(&arguments, "--listen", start->listen.text[i]);
-    }
-    add(&arguments, "--token-file", start->token_file);
-    add(&arguments, "--token-before", start->token_before);
-    add(&arguments, "--tls-cert", start->tls_cert);
-    add(&arguments, "--tls-key", start->tls_key);
-    add(&arguments, "--tls-ca", start->tls_ca);
-    add(&arguments, "--namespaces", start->namespaces);
-    add(&arguments, "--metrics", start->metrics);
-    add(&arguments, "--lineage-bytes", start->lineage_bytes);
-    add(&arguments, "--shadow-bytes", start->shadow_bytes);
-    add(&arguments, "--journal", start->journal);
-    add(&arguments, "--journal-password-file", start->journal_password_file);
-    add(&arguments, "--transfer", start->transfer);
-    add(&arguments, "--policy", start->policy);
-    add(&arguments, "--log", start->log);
-
-    status = launch(node, "plasmon-head", &arguments, &pidfd, &err);
+    status = launch(node, CLI_HEAD, name, &arguments, &pidfd, &err);
     while (status == PLASMON_OK && !pl_unix_listens(socket_path)) {
         if (has_ended(pidfd)) {
             status = pl_err_set(&err, PLASMON_ECLOSED, "plasmon-head ended");
@@ -321,12 +364,56 @@ static int start_head(const struct start *start, struct cli_node *node)
             pause_briefly();
         }
     }
+    started = pidfd >= 0;
     pl_fd_close(&pidfd);
     if (status != PLASMON_OK) {
         (void)cli_fail(&cli_start, "%s", err.text);
-        print_log_tail(node, "plasmon-head");
+        print_log_tail(node, name, started);
         return CLI_FAIL;
     }
+    return CLI_OK;
+}
+
+/* It has found the journal, and who has it. A log without what it says of that at level info: nothing more is known than that it runs. */
+static bool stands_by(const struct cli_node *node, const char *name)
+{
+    char text[1024 + 1];
+    const char *from;
+
+    return read_log_tail(node, name, text, &from) &&
+           (strstr(from, "stands by") != NULL || strstr(from, "has the journal") != NULL);
+}
+
+static int start_standby(const struct start *start, struct cli_node *node)
+{
+    uint64_t deadline_ns       = pl_now_ns() + STANDBY_TIMEOUT_NS;
+    struct arguments arguments = {.count = 0};
+    const char *name           = head_name(node);
+    struct pl_err err          = {0};
+    int pidfd                  = -1;
+    bool started;
+    plasmon_status_t status;
+
+    head_arguments(start, node->address, &arguments);
+    add(&arguments, "--standby", "");
+    status = launch(node, CLI_HEAD, name, &arguments, &pidfd, &err);
+    while (status == PLASMON_OK && !stands_by(node, name) && pl_now_ns() < deadline_ns) {
+        if (has_ended(pidfd)) {
+            status =
+                pl_err_set(&err, PLASMON_ECLOSED, "the plasmon-head that stands by ended");
+        } else {
+            pause_briefly();
+        }
+    }
+    started = pidfd >= 0;
+    pl_fd_close(&pidfd);
+    if (status != PLASMON_OK) {
+        (void)cli_fail(&cli_start, "%s", err.text);
+        print_log_tail(node, name, started);
+        return CLI_FAIL;
+    }
+    printf("a second plasmon-head stands by (pid %d)\n",
+           node->processes[node->process_count - 1].pid);
     return CLI_OK;
 }
 
@@ -431,14 +518,29 @@ static plasmon_status_t wait_devices(const struct start *start, const struct cli
     return status;
 }
 
-/* The first process of a node with --head is the head. */
+/* None of the heads runs that were to be. */
 static bool head_has_ended(const struct start *start, const struct cli_node *node)
 {
-    int pidfd  = start->head ? cli_process_open(&node->processes[0]) : -1;
-    bool ended = start->head && (pidfd < 0 || has_ended(pidfd));
+    bool ended = start->head;
 
-    pl_fd_close(&pidfd);
+    for (uint32_t i = 0; i < node->process_count && ended; i++) {
+        int pidfd = cli_process_is_head(&node->processes[i])
+                        ? cli_process_open(&node->processes[i])
+                        : -1;
+
+        ended = pidfd < 0 || has_ended(pidfd);
+        pl_fd_close(&pidfd);
+    }
     return ended;
+}
+
+static void print_head_log(const struct cli_node *node)
+{
+    for (uint32_t i = 0; i < node->process_count; i++) {
+        if (cli_process_is_head(&node->processes[i])) {
+            print_log_tail(node, node->processes[i].name, true);
+        }
+    }
 }
 
 static int start_store(const struct start *start, struct cli_node *node, const char *token)
@@ -448,6 +550,7 @@ static int start_store(const struct start *start, struct cli_node *node, const c
     int pidfd                  = -1;
     uint32_t count             = 0;
     plasmon_status_t status;
+    bool started;
 
     add(&arguments, "plasmon-store", "");
     add(&arguments, "--head", node->address);
@@ -478,19 +581,21 @@ static int start_store(const struct start *start, struct cli_node *node, const c
     add(&arguments, "--check-functions", start->check_functions ? "" : NULL);
     add(&arguments, "--log", start->log);
 
-    status = launch(node, "plasmon-store", &arguments, &pidfd, &err);
+    status = launch(node, STORE, STORE, &arguments, &pidfd, &err);
     if (status == PLASMON_OK) {
         status = wait_devices(start, node, token, pidfd, &count, &err);
     }
+    started = pidfd >= 0;
     pl_fd_close(&pidfd);
     if (status != PLASMON_OK && head_has_ended(start, node)) {
         (void)cli_fail(&cli_start, "plasmon-head ended");
-        print_log_tail(node, "plasmon-head");
+        print_head_log(node);
         return CLI_FAIL;
     }
     if (status != PLASMON_OK) {
         (void)cli_fail(&cli_start, "%s", err.text);
-        print_log_tail(node, "plasmon-store");
+        print_head_log(node); /* it may be what the store waits for */
+        print_log_tail(node, STORE, started);
         return CLI_FAIL;
     }
     printf("%u device%s of this machine %s ready\n", count, count == 1 ? "" : "s",
@@ -500,16 +605,23 @@ static int start_store(const struct start *start, struct cli_node *node, const c
 
 /* ------------------------------------------------------------------------------------------------ both */
 
-static void end_all(struct cli_node *node)
+/* Those that were started after the first `kept`, which run on. */
+static void end_started(struct cli_node *node, uint32_t kept)
 {
-    for (uint32_t i = node->process_count; i > 0; i--) {
-        int pidfd = cli_process_open(&node->processes[i - 1]);
+    struct pl_err unused = {0};
+
+    while (node->process_count > kept) {
+        int pidfd = cli_process_open(&node->processes[--node->process_count]);
 
         if (pidfd >= 0) {
             (void)cli_process_end(pidfd, SIGTERM, 5000);
         }
     }
-    cli_node_remove(node);
+    if (kept == 0) {
+        cli_node_remove(node);
+    } else {
+        (void)cli_node_write(node, &unused); /* who has ended is known by its pid anyhow */
+    }
 }
 
 /* Which of the recorded processes still run, in the order in which they were started. */
@@ -528,56 +640,140 @@ static void keep_running(struct cli_node *node)
     node->process_count = count;
 }
 
-/* All that runs here is this. */
-static bool runs_alone(const struct cli_node *node, const char *name)
+/* What is missing here, and is to be started. */
+struct missing {
+    bool head;
+    bool standby;
+    bool store;
+};
+
+/* Told of a node of which something runs. */
+static void print_missing(const struct cli_node *node, const struct missing *missing)
 {
-    return node->process_count == 1 && strcmp(node->processes[0].name, name) == 0;
+    printf("%s runs here (pid %d), and %s: starting %s\n", node->processes[0].name,
+           node->processes[0].pid,
+           missing->head    ? "its head does not"
+           : missing->store ? "its store does not"
+                            : "no head stands by",
+           missing->head ? "one that goes on from the journal" : "one");
 }
 
 /*
- * A head whose store has died is given another one, which takes over what that kept; a store whose head has died, one that goes on from the journal.
- * Otherwise nothing may run here.
+ * A head whose store has died is given another one, which takes over what that kept; a store whose head has died, one that goes on from the journal; a head
+ * that is to have one beside it, that one. Otherwise nothing may run here.
  */
-static int check_free(const struct start *start, struct cli_node *node)
+static int check_free(const struct start *start, struct cli_node *node,
+                      struct missing *out_missing)
 {
+    uint32_t heads = 0, stores = 0;
     struct pl_err err = {0};
     plasmon_status_t status;
 
     if (cli_node_read(node, &err) == PLASMON_OK) {
         keep_running(node);
-        if (start->head && start->journal != NULL && runs_alone(node, "plasmon-store")) {
-            printf("plasmon-store runs here (pid %d), and its head does not: starting one "
-                   "that goes on from the journal\n",
-                   node->processes[0].pid);
-            return CLI_OK;
-        }
-        if (start->head && runs_alone(node, "plasmon-head")) {
-            printf(
-                "plasmon-head runs here (pid %d), and its store does not: starting one\n",
-                node->processes[0].pid);
-            return CLI_OK;
-        }
-        if (node->process_count > 0) {
-            return cli_fail(&cli_start,
-                            "%s (pid %d) runs here already; `plasmon stop` ends it",
-                            node->processes[0].name, node->processes[0].pid);
-        }
+    } else {
+        node->process_count = 0;
+    }
+    for (uint32_t i = 0; i < node->process_count; i++) {
+        heads += cli_process_is_head(&node->processes[i]);
+        stores += !cli_process_is_head(&node->processes[i]);
+    }
+    *out_missing = (struct missing){.head    = start->head && heads == 0,
+                                    .standby = start->standby && heads < 2,
+                                    .store   = stores == 0};
+    if (node->process_count > 0 &&
+        (!start->head || (heads == 0 && start->journal == NULL) ||
+         !(out_missing->head || out_missing->store || out_missing->standby))) {
+        return cli_fail(&cli_start, "%s (pid %d) runs here already; `plasmon stop` ends it",
+                        node->processes[0].name, node->processes[0].pid);
+    }
+    if (node->process_count > 0) {
+        print_missing(node, out_missing);
+        return CLI_OK;
     }
     *node  = (struct cli_node){.process_count = 0};
     status = cli_node_dir(true, node->dir, &err);
     return status == PLASMON_OK ? CLI_OK : cli_fail(&cli_start, "%s", err.text);
 }
 
-/* In the record a head stands before its store. */
+static void swap_first_two(struct cli_node *node)
+{
+    struct cli_process first = node->processes[0];
+
+    node->processes[0] = node->processes[1];
+    node->processes[1] = first;
+}
+
+/*
+ * They are ended from the last to the first: a head after its store, and before both the one that stands by, which would go on for the other. So a new head
+ * goes before the store that was there.
+ */
 static int head_goes_first(struct cli_node *node)
 {
-    struct cli_process store = node->processes[0];
-    struct pl_err err        = {0};
+    struct pl_err err = {0};
 
-    node->processes[0]                       = node->processes[node->process_count - 1];
-    node->processes[node->process_count - 1] = store;
-    return cli_node_write(node, &err) == PLASMON_OK ? CLI_OK
-                                                    : cli_fail(&cli_start, "%s", err.text);
+    swap_first_two(node);
+    if (cli_node_write(node, &err) != PLASMON_OK) {
+        swap_first_two(node);
+        return cli_fail(&cli_start, "%s", err.text);
+    }
+    return CLI_OK;
+}
+
+static int start_missing(const struct start *start, const struct missing *missing,
+                         struct cli_node *node, const char *token)
+{
+    int result = CLI_OK;
+
+    if (missing->head) {
+        result = start_head(start, node);
+    }
+    if (result == CLI_OK && missing->store) {
+        result = start_store(start, node, token);
+    }
+    if (result == CLI_OK && missing->standby) {
+        result = start_standby(start, node);
+    }
+    if (result == CLI_OK && missing->head && !missing->store) {
+        result = head_goes_first(node);
+    }
+    return result;
+}
+
+/* ------------------------------------------------------------------------------------------------ how it is used */
+
+/* For a shell: as it is, if it is plain; else in quotes. */
+static void print_word(const char *text)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789_-+=:,./@%";
+
+    if (text[0] != '\0' && strspn(text, plain) == strlen(text)) {
+        printf("%s", text);
+        return;
+    }
+    printf("'");
+    for (const char *at = text; *at != '\0'; at++) {
+        if (*at == '\'') {
+            printf("'\\''");
+        } else {
+            printf("%c", *at);
+        }
+    }
+    printf("'");
+}
+
+static void print_export(const char *name, const char *value)
+{
+    printf("    export %s=", name);
+    print_word(value);
+    printf("\n");
+}
+
+/* A path that means the same in another folder; as it was given if it has gone meanwhile. */
+static const char *whole(const char *kept, const char *given)
+{
+    return kept[0] != '\0' ? kept : given;
 }
 
 /* What programs, and stores of other machines, need besides the address. */
@@ -585,10 +781,20 @@ static void print_use(const struct start *start, const struct cli_node *node)
 {
     char tcp[64];
 
-    printf("\nprograms on this machine:\n    export PLASMON_ADDRESS=%s\n", node->address);
+    printf("\nprograms on this machine:\n");
+    print_export("PLASMON_ADDRESS", node->address);
     if (start->token_file != NULL) {
-        printf("    export PLASMON_TOKEN_FILE=%s\n",
-               node->token_file[0] != '\0' ? node->token_file : start->token_file);
+        print_export("PLASMON_TOKEN_FILE",
+                     whole(node->files[CLI_FILE_TOKEN], start->token_file));
+    }
+    if (start->tls_cert != NULL && !start->head) { /* Unix sockets need none */
+        print_export("PLASMON_TLS_CA", whole(node->files[CLI_FILE_TLS_CA], start->tls_ca));
+        print_export("PLASMON_TLS_CERT",
+                     whole(node->files[CLI_FILE_TLS_CERT], start->tls_cert));
+        print_export("PLASMON_TLS_KEY",
+                     whole(node->files[CLI_FILE_TLS_KEY], start->tls_key));
+        printf("  or with a certificate of their own (`plasmon cert issue`); commands of "
+               "`plasmon` here find these\n");
     }
     if (start->head && start->port != 0) {
         tcp_address(start, tcp);
@@ -605,65 +811,108 @@ static void print_use(const struct start *start, const struct cli_node *node)
     printf("end it:\n    plasmon stop\nlogs are in %s\n", node->dir);
 }
 
-static int run(int argc, char **argv)
+/* What joins what runs here must show the same secrets; a head without a token would let everybody in. */
+static void take_files(struct start *start, const struct cli_node *node)
 {
-    struct start start       = {.port = 0};
-    struct cli_parsed parsed = cli_parse(&cli_start, argc, argv, &start);
-    struct cli_node node;
-    char *token    = NULL;
-    bool has_store = false;
-    int result;
+    const char **const wanted[CLI_FILES] = {[CLI_FILE_TOKEN]    = &start->token_file,
+                                            [CLI_FILE_TLS_CA]   = &start->tls_ca,
+                                            [CLI_FILE_TLS_CERT] = &start->tls_cert,
+                                            [CLI_FILE_TLS_KEY]  = &start->tls_key};
 
-    if (parsed.exit >= 0) {
-        return parsed.exit;
+    for (int i = 0; i < CLI_FILES; i++) {
+        if (*wanted[i] == NULL && node->files[i][0] != '\0') {
+            *wanted[i] = node->files[i];
+        }
     }
-    if (start.head == (start.address != NULL)) {
+}
+
+/* For commands in whatever folder. */
+static void keep_files(const struct start *start, struct cli_node *node)
+{
+    const char *const given[CLI_FILES] = {[CLI_FILE_TOKEN]    = start->token_file,
+                                          [CLI_FILE_TLS_CA]   = start->tls_ca,
+                                          [CLI_FILE_TLS_CERT] = start->tls_cert,
+                                          [CLI_FILE_TLS_KEY]  = start->tls_key};
+
+    for (int i = 0; i < CLI_FILES; i++) {
+        if (given[i] != NULL && given[i] != node->files[i] &&
+            realpath(given[i], node->files[i]) == NULL) {
+            node->files[i][0] = '\0'; /* commands ask for it then */
+        }
+    }
+}
+
+/* CLI_OK, or which options do not go together. */
+static int check_options(const struct start *start)
+{
+    if (start->head == (start->address != NULL)) {
         return cli_usage(&cli_start, "give either --head or --address");
     }
-    if (!start.head &&
-        (start.port != 0 || start.listen.count > 0 || start.transfer != NULL ||
-         start.policy != NULL || start.namespaces != NULL || start.metrics != NULL ||
-         start.lineage_bytes != NULL || start.shadow_bytes != NULL ||
-         start.journal != NULL || start.token_before != NULL)) {
+    if (!start->head &&
+        (start->port != 0 || start->listen.count > 0 || start->transfer != NULL ||
+         start->policy != NULL || start->namespaces != NULL || start->metrics != NULL ||
+         start->lineage_bytes != NULL || start->shadow_bytes != NULL ||
+         start->journal != NULL || start->token_before != NULL)) {
         return cli_usage(&cli_start,
                          "--port, --listen, --transfer, --policy, --namespaces, --metrics, "
                          "--lineage-bytes, --shadow-bytes, --journal and --token-before "
                          "belong to --head");
     }
-    if (start.journal_password_file != NULL && start.journal == NULL) {
+    if (start->journal_password_file != NULL && start->journal == NULL) {
         return cli_usage(&cli_start, "--journal-password-file belongs to --journal");
     }
-    if (start.port > 65535) {
-        return cli_usage(&cli_start, "there is no port %u", start.port);
+    if (start->standby && start->journal == NULL) {
+        return cli_usage(&cli_start,
+                         "--standby belongs to --journal: the head that stands by goes on "
+                         "from what the other one has written there");
     }
-    if (start.token_file != NULL) {
-        token = cli_token_read(&cli_start, start.token_file);
-        if (token == NULL) {
-            return CLI_FAIL;
-        }
+    if (start->journal_lease != NULL && start->journal == NULL) {
+        return cli_usage(&cli_start, "--journal-lease belongs to --journal");
     }
+    if (start->port > 65535) {
+        return cli_usage(&cli_start, "there is no port %u", start->port);
+    }
+    return CLI_OK;
+}
 
-    result = check_free(&start, &node);
-    if (result != CLI_OK) { /* what runs here is not ours to end */
-        free(token);
+static int run(int argc, char **argv)
+{
+    struct start start       = {.port = 0};
+    struct cli_parsed parsed = cli_parse(&cli_start, argc, argv, &start);
+    struct missing missing;
+    struct cli_node node;
+    char *token = NULL;
+    uint32_t kept;
+    int result;
+
+    if (parsed.exit >= 0) {
+        return parsed.exit;
+    }
+    result = check_options(&start);
+    if (result != CLI_OK) {
         return result;
     }
-    if (start.token_file != NULL && realpath(start.token_file, node.token_file) == NULL) {
-        node.token_file[0] = '\0'; /* it was read just now; commands ask for it then */
-    }
-    has_store = runs_alone(&node, "plasmon-store");
-    if (start.head && (node.process_count == 0 || has_store)) {
-        result = start_head(&start, &node);
-    } else if (!start.head) {
-        (void)snprintf(node.address, sizeof(node.address), "%s", start.address);
+
+    result = check_free(&start, &node, &missing);
+    kept   = node.process_count;
+    if (result == CLI_OK) {
+        take_files(&start, &node);
+        if (start.token_file != NULL) {
+            token  = cli_token_read(&cli_start, start.token_file);
+            result = token != NULL ? CLI_OK : CLI_FAIL;
+        }
     }
     if (result == CLI_OK) {
-        result = has_store ? head_goes_first(&node) : start_store(&start, &node, token);
-    }
-    if (result == CLI_OK) {
-        print_use(&start, &node);
-    } else if (node.process_count > 0 && !has_store) { /* that one has values */
-        end_all(&node);
+        keep_files(&start, &node);
+        if (!start.head) {
+            (void)snprintf(node.address, sizeof(node.address), "%s", start.address);
+        }
+        result = start_missing(&start, &missing, &node, token);
+        if (result == CLI_OK) {
+            print_use(&start, &node);
+        } else { /* what ran here before is not ours to end */
+            end_started(&node, kept);
+        }
     }
     free(token);
     return result;

@@ -1,7 +1,6 @@
 /* `plasmon stop`: ends what `plasmon start` started on this machine, and nothing else. */
 #include <signal.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "client/cli/cli.h"
 
@@ -19,7 +18,7 @@ const struct cli_command cli_stop = {
 static bool has_head(const struct cli_node *node)
 {
     for (uint32_t i = 0; i < node->process_count; i++) {
-        if (strcmp(node->processes[i].name, "plasmon-head") == 0) {
+        if (cli_process_is_head(&node->processes[i])) {
             return true;
         }
     }

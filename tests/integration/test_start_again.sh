@@ -7,7 +7,7 @@ command -v redis-server >/dev/null || { echo "SKIP: no redis-server; tools/setup
 
 redis-server --port 0 --unixsocket "$XDG_RUNTIME_DIR/redis.sock" --dir "$XDG_RUNTIME_DIR" --save "" --appendonly yes >/dev/null &
 redis=$!
-trap 'end; kill $redis 2>/dev/null || true' EXIT
+trap 'end; kill $redis 2>/dev/null && wait $redis || true' EXIT
 until [ -S "$XDG_RUNTIME_DIR/redis.sock" ]; do sleep 0.05; done
 PLASMON_ADDRESS=unix:$XDG_RUNTIME_DIR/plasmon-$(id -u)/head.sock
 export PLASMON_ADDRESS
@@ -16,7 +16,10 @@ start() { # more options
     "$plasmon" start --head --cpu-devices 1 --gpus none --device-memory 64M --lineage-bytes 3M "$@"
 }
 journaled() {
-    start --journal "unix:$XDG_RUNTIME_DIR/redis.sock"
+    start --journal "unix:$XDG_RUNTIME_DIR/redis.sock" --journal-lease 2 "$@"
+}
+process() { # NAME: its pid, by the record
+    sed -n "s/^process $1 \\([0-9]*\\) .*/\\1/p" "$XDG_RUNTIME_DIR/plasmon-$(id -u)/node"
 }
 epoch() {
     "$plasmon" status | sed -n 's/.*epoch \([0-9a-f]*\).*/\1/p'
@@ -48,6 +51,7 @@ refuses() { # WORDS OPTIONS..
 
 claim "options of the head without --head are refused" refuses "belong to --head" --address 127.0.0.1:1 --lineage-bytes 1M
 claim "a password for no journal is refused" refuses "belongs to --journal" --head --journal-password-file /dev/null
+claim "a head that stands by needs a journal" refuses "--standby belongs to --journal" --head --standby
 claim "a number of bytes that is none is refused" refuses "is not a number of bytes" --head --lineage-bytes 3X
 claim "a cluster with a journal and lineage starts" journaled
 claim "the head has the lineage that was asked for" has_lineage
@@ -62,6 +66,42 @@ claim "nothing is started a second time" refuses "runs here already" --head --jo
 kills plasmon-store
 claim "a store that was killed is started beside the head" journaled
 claim "with the worker that was there" same_as_before
+stands_by() {
+    journaled --standby && [ "$(tagged plasmon-head | wc -l)" = 2 ]
+}
+claim "where one head runs, another is started that stands by" stands_by
+claim "and not a third" refuses "runs here already" --head --journal "unix:$XDG_RUNTIME_DIR/redis.sock" --standby
+first=$(process plasmon-head)
+second=$(process plasmon-head-2)
+kill -KILL "$first"
+claim "it takes over from the one that is killed: same epoch, worker and address" same_as_before
+claim "it is the one that stood by" [ "$(tagged plasmon-head)" = "$second" ]
+claim "and it is given another one" stands_by
+third=$(process plasmon-head)
+kill -STOP "$second"
+in_the_end() { # who connected to the one that is stopped waits in vain
+    for _ in 1 2 3 4 5 6; do
+        if "$@"; then return; fi
+    done
+    return 1
+}
+claim "which takes over from one that is stopped, too" in_the_end same_as_before
+claim "whose process it has ended" [ "$(tagged plasmon-head)" = "$third" ]
 claim "all of it ends" "$plasmon" stop
+claim "a cluster with a head that stands by starts in one go" journaled --standby
+claim "it ends in an order in which none takes over" "$plasmon" stop
+ended_without_taking_over() { ! grep -q "has the journal" "$XDG_RUNTIME_DIR/plasmon-$(id -u)/plasmon-head-2.log"; }
+claim "nobody took over" ended_without_taking_over
+mkdir "$XDG_RUNTIME_DIR/a b"
+(umask 077; echo secret >"$XDG_RUNTIME_DIR/a b/it's")
+quoted() {
+    said=$(start --token-file "$XDG_RUNTIME_DIR/a b/it's")
+    echo "$said"
+    eval "$(echo "$said" | grep -F 'export PLASMON_TOKEN_FILE=')" && [ "$PLASMON_TOKEN_FILE" = "$XDG_RUNTIME_DIR/a b/it's" ]
+}
+claim "what is printed for a shell is quoted" quoted
+claim "all of it ends again" "$plasmon" stop
+claim "no file can be made in /proc, which is said" refuses "--spill-dir /proc: no file can be made there; give a directory on a disk" --head \
+    --cpu-devices 1 --gpus none --spill-memory 8M --spill-dir /proc
 claim "and nothing is left" [ -z "$(daemons)" ]
 finish

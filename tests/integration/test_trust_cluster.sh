@@ -131,6 +131,25 @@ stop_leaves_nothing() {
     [ -z "$(daemons)" ]
 }
 
+# A store that joins a head elsewhere: no Unix socket, so TLS.
+joined_is_found() {
+    "$PLASMON_BIN_DIR/plasmon-head" --listen "127.0.0.1:$port" --token-file "$dir/token" $(tls a) >"$dir/head.log" 2>&1 &
+    head=$!
+    said=$(cd "$ca" && "$plasmon" start --address "localhost:$port" --token-file ../token --tls-ca ca.crt --tls-cert b.crt --tls-key b.key \
+        --cpu-devices 1 --gpus none --device-memory 64M) || return 1
+    echo "$said"
+    (
+        unset PLASMON_ADDRESS PLASMON_TOKEN PLASMON_TOKEN_FILE
+        cd / && "$plasmon" nodes --json | grep '"state":"up"' && "$plasmon" doctor --cluster && "$plasmon" stop
+    ) || return 1
+    echo "$said" >"$dir/said"
+    for name in CA CERT KEY; do
+        echo "$said" | grep -q "export PLASMON_TLS_$name=$ca/" || return 1
+    done
+    kill "$head"
+    wait "$head"
+}
+
 claim certificates_are_made certificates
 claim a_cluster_with_tls_starts start
 claim a_program_runs_over_tls runs as me
@@ -159,4 +178,6 @@ claim a_renewed_certificate_is_taken_while_it_runs renewed_is_taken
 claim no_secret_is_in_a_process_list_a_log_or_a_status no_secret_is_seen
 claim a_token_in_the_environment_is_not_seen_either a_token_in_the_environment_is_wiped
 claim it_stops stop_leaves_nothing
+claim what_joins_over_tls_is_found_by_commands_without_a_variable joined_is_found
+claim it_stops_again stop_leaves_nothing
 finish

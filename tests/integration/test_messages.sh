@@ -1,0 +1,54 @@
+#!/bin/sh
+# test_messages.sh: what an operator does wrong is told with its cause and what to do, and --help fits a terminal.
+set -eu
+. "$(dirname "$0")/lib.sh"
+
+refuses() { # WORDS COMMAND..
+    words=$1
+    shift
+    if said=$(timeout 60 "$@" 2>&1); then
+        echo "it was done: $said"
+        return 1
+    fi
+    echo "$said"
+    echo "$said" | grep -q -F -e "$words"
+}
+starts_not() { # WORDS OPTION..
+    words=$1
+    shift
+    refuses "$words" "$plasmon" start --head --cpu-devices 1 --gpus none --device-memory 64M "$@"
+}
+start() { "$plasmon" start --head --cpu-devices 1 --gpus none --device-memory 64M --node here; }
+says() { # WORDS COMMAND..
+    words=$1
+    shift
+    "$@" | grep -F -e "$words"
+}
+no_program() { # what is said of it is not what an older one said
+    said=$(PLASMON_BIN_DIR=/nonexistent "$plasmon" start --head 2>&1) && return 1
+    echo "$said"
+    echo "$said" | grep -q "plasmon-head was not found; set PLASMON_BIN_DIR" && ! echo "$said" | grep -q "ends with"
+}
+help_fits() {
+    for command in $("$plasmon" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do
+        [ "$command" = bench ] || "$plasmon" "$command" --help
+    done >"$XDG_RUNTIME_DIR/help"
+    for daemon in plasmon-head plasmon-store plasmon-worker; do
+        "$PLASMON_BIN_DIR/$daemon" --help
+    done >>"$XDG_RUNTIME_DIR/help"
+    ! grep -n '.\{101\}' "$XDG_RUNTIME_DIR/help"
+}
+
+claim help_fits_a_hundred_columns help_fits
+claim a_number_of_bytes_that_is_too_large starts_not 'a number below 256T' --spill-memory 900T
+claim a_percentage starts_not '0 to 100' --write-back 200
+claim an_option_whose_variable_was_empty starts_not '--node wants a value: NAME' --node ''
+claim a_library_folder_that_is_missing starts_not 'give the folder that has the shared objects' --library-dir /nonexistent
+claim a_redis_that_is_missing starts_not 'is redis-server running, and listening there?' --journal unix:/nonexistent.sock
+claim a_cluster_starts start
+claim a_state_that_there_is_not refuses 'there are queued, sent, running, ending, failed' "$plasmon" tasks --state asleep
+claim the_end_of_a_drain_is_told says 'work is placed on here again' "$plasmon" drain here --undo
+claim it_stops "$plasmon" stop
+claim a_program_that_is_missing no_program
+claim nothing_is_left [ -z "$(daemons)" ]
+finish
