@@ -110,6 +110,7 @@ struct rpc_stream_grpc {
     struct rpc_tag send_tag;
     struct rpc_tag last_tag; /* client: half-close; server: status sent */
     grpc_byte_buffer *received;
+    struct rpc_late again; /* the next receive; counts as a batch while it is to come */
     struct rpc_timer linger;
 
     /* Client only. */

@@ -6,6 +6,9 @@
  * starve what idle sends, it is also called every LOOP_BURST_EVENTS, and every LOOP_BURST_NS as long as not many things are under way: then
  * somebody may have nothing to do until he is sent the first of them.
  *
+ * What nobody waits for can be left for after idle (rpc_loop_late()): who had nothing to do before this burst, and has little under way, is waited for.
+ * Then the loop looks once more before it sleeps, and the burst goes on without.
+ *
  * A thread whose last event was a moment ago does not fall asleep: it looks again after short pauses (base/linger.h).
  *
  * WAKING  The first post (or stop, or earlier timer) wakes the backend and sets wake_pending; others find it set and only
@@ -36,12 +39,14 @@ plasmon_status_t rpc_loop_init(struct rpc_loop *loop, const struct rpc_loop_ops 
     loop->ops   = ops;
     loop->posts = PL_VEC_INIT(struct rpc_post);
     pl_list_init(&loop->timers);
+    pl_list_init(&loop->late);
     return pl_mutex_init(&loop->lock, RPC_RANK_LOOP);
 }
 
 void rpc_loop_finish(struct rpc_loop *loop)
 {
     assert(pl_list_empty(&loop->timers));
+    assert(pl_list_empty(&loop->late));
 
     pl_vec_finish(&loop->posts);
     pl_mutex_finish(&loop->lock);
@@ -217,10 +222,27 @@ static void loop_run_posts(struct rpc_loop *loop)
     pl_vec_finish(&posts);
 }
 
-static void loop_idle(struct rpc_loop *loop)
+bool rpc_loop_late(struct rpc_loop *loop, struct rpc_late *late)
 {
-    loop->events = 0;
-    loop->idle(loop->idle_user);
+    if (loop->lates) {
+        pl_list_add_tail(&loop->late, &late->link);
+    }
+    return loop->lates;
+}
+
+/* False: there was none. */
+static bool loop_run_late(struct rpc_loop *loop)
+{
+    bool any = !pl_list_empty(&loop->late);
+
+    loop->lates = false;
+    while (!pl_list_empty(&loop->late)) {
+        struct rpc_late *late = pl_list_first(&loop->late, struct rpc_late, link);
+
+        pl_list_remove(&late->link);
+        late->fn(late);
+    }
+    return any;
 }
 
 /* Wait for one event and handle it, posts included. */
@@ -261,11 +283,29 @@ static enum rpc_step loop_wait(struct rpc_loop *loop, uint64_t deadline_ns)
     return step;
 }
 
+static enum rpc_step loop_wait_first(struct rpc_loop *loop, uint64_t deadline_ns)
+{
+    loop->lates = loop->idle != NULL && !many_under_way(loop);
+    return loop_wait(loop, deadline_ns);
+}
+
+static void loop_idle(struct rpc_loop *loop)
+{
+    loop->events = 0;
+    loop->idle(loop->idle_user);
+    if (loop_run_late(loop) && loop_step(loop, 0) != RPC_STEP_TIMEOUT) {
+        loop->event_ns = pl_now_ns();
+        loop->burst_ns = loop->event_ns;
+        loop->events   = 1;
+    }
+}
+
 static void loop_turn(struct rpc_loop *loop)
 {
-    uint64_t now       = pl_now_ns();
-    uint64_t next      = pl_min_u64(loop_run_timers(loop, now), loop_run_tick(loop, now));
-    enum rpc_step step = loop->events > 0 ? loop_step(loop, 0) : loop_wait(loop, next);
+    uint64_t now  = pl_now_ns();
+    uint64_t next = pl_min_u64(loop_run_timers(loop, now), loop_run_tick(loop, now));
+    enum rpc_step step =
+        loop->events > 0 ? loop_step(loop, 0) : loop_wait_first(loop, next);
 
     if (loop->events > 0 && step != RPC_STEP_TIMEOUT) {
         loop->event_ns = now;
@@ -297,6 +337,7 @@ static bool loop_stopped(struct rpc_loop *loop)
 
 void rpc_loop_drive(struct rpc_loop *loop, bool (*done)(void *user), void *user)
 {
+    (void)loop_run_late(loop); /* here is no idle */
     while (!done(user)) {
         (void)loop_step(loop,
                         loop_run_timers(loop, pl_now_ns())); /* done() is what counts */
@@ -309,6 +350,7 @@ void rpc_loop_run(struct rpc_loop *loop)
     while (!loop_stopped(loop)) {
         loop_turn(loop);
     }
+    (void)loop_run_late(loop);
 }
 
 static void *loop_main(void *user)

@@ -77,11 +77,22 @@ struct rpc_loop {
     void *idle_user;
     bool (*many)(void *user);
     void *many_user;
+    struct pl_list late; /* struct rpc_late, for after idle */
+    bool
+        lates; /* what can wait does: this burst began after a wait, and idle was not called yet */
 
     bool started; /* by rpc_loop_start() */
     pthread_t thread;
     char thread_name[16];
 };
+
+/* Runs behind the next idle. Embedded in what it belongs to. */
+struct rpc_late {
+    struct pl_list link;
+    void (*fn)(struct rpc_late *late);
+};
+/* False: do it now. On the loop's thread. */
+bool rpc_loop_late(struct rpc_loop *loop, struct rpc_late *late) PL_MUST_CHECK;
 
 plasmon_status_t rpc_loop_init(struct rpc_loop *loop,
                                const struct rpc_loop_ops *ops) PL_MUST_CHECK;

@@ -5,7 +5,8 @@
  * quiet stream is in the kernel before rpc_stream_send() returns. A send is complete when the core has buffered it, not when
  * the peer has read it: holding back is the business of the credits in the frames.
  *
- * RECEIVING  One receive is outstanding, posted again after its message was handled: a slow handler holds the peer back.
+ * RECEIVING  One receive is outstanding, posted again after its message was handled: a slow handler holds the peer back. To post it makes gRPC tell the peer that it
+ * may send as much again, by a system call that wakes it, so it comes after idle has sent what the message was for, when that can be (rpc_loop_late()).
  *
  * LIFE OF A STREAM
  *
@@ -170,6 +171,18 @@ static void stream_message(struct rpc_stream_grpc *stream, grpc_byte_buffer *byt
     rpc_received_close(&received);
 }
 
+static void stream_receive_again(struct rpc_late *late)
+{
+    struct rpc_stream_grpc *stream = pl_container_of(late, struct rpc_stream_grpc, again);
+
+    pl_mutex_lock(&stream->lock);
+    if (!stream->over) {
+        rpc_stream_receive_locked(
+            stream); /* even when nobody wants more: the end must be seen */
+    }
+    rpc_stream_batch_done_unlock(stream);
+}
+
 static void stream_received(struct rpc_tag *tag, bool ok)
 {
     struct rpc_stream_grpc *stream = pl_container_of(tag, struct rpc_stream_grpc, recv_tag);
@@ -195,13 +208,9 @@ static void stream_received(struct rpc_tag *tag, bool ok)
         stream_message(stream, bytes);
     }
     grpc_byte_buffer_destroy(bytes);
-
-    pl_mutex_lock(&stream->lock);
-    if (!stream->over) {
-        rpc_stream_receive_locked(
-            stream); /* even when nobody wants more: the end must be seen */
+    if (!rpc_loop_late(stream->base.loop, &stream->again)) {
+        stream_receive_again(&stream->again);
     }
-    rpc_stream_batch_done_unlock(stream);
 }
 
 /* ------------------------------------------------------------------------------------------ ending */
@@ -310,6 +319,8 @@ plasmon_status_t rpc_stream_grpc_init(struct rpc_stream_grpc *stream, struct rpc
     stream->message_bytes_max = message_bytes_max;
     stream->recv_tag.fn       = stream_received;
     stream->send_tag.fn       = stream_sent;
+    stream->again.fn          = stream_receive_again;
+    pl_list_init(&stream->again.link);
     rpc_timer_init(&stream->linger, stream_lingered);
     return pl_mutex_init(&stream->lock, PL_RANK_RPC);
 }

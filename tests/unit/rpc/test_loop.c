@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "rpc/rpc_int.h"
 #include "tests/unit/rpc/peer.h"
 
 struct counts {
@@ -148,6 +149,81 @@ TEST(idle_comes_soon_in_a_burst_unless_many_things_are_under_way)
     for (int kind = 0; kind < 2; kind++) {
         ASSERT_TRUE(idles_in_a_burst(kind, false) >= 10);
         ASSERT_TRUE(idles_in_a_burst(kind, true) <= 1);
+    }
+}
+
+struct left {
+    struct counts counts;
+    struct rpc_late late;
+    uint64_t idles; /* before it ran */
+};
+
+static void left_run(struct rpc_late *late)
+{
+    struct left *left = pl_container_of(late, struct left, late);
+
+    left->idles = left->counts.end.writable;
+    count_message(&left->counts);
+}
+
+static void leave(void *user)
+{
+    struct left *left = user;
+
+    if (!rpc_loop_late(left->counts.loop, &left->late)) {
+        left_run(&left->late);
+    }
+}
+
+static uint64_t idles_before_what_is_left(int kind, bool many)
+{
+    struct left left = {.counts = {.loop = loop_create(kind)}, .late = {.fn = left_run}};
+
+    peer_end_init(&left.counts.end);
+    pl_list_init(&left.late.link);
+    rpc_loop_set_idle(left.counts.loop, count_idle, &left.counts);
+    if (many) {
+        rpc_loop_set_many(left.counts.loop, always, NULL);
+    }
+    rpc_loop_post(left.counts.loop, leave, &left);
+    ASSERT_OK(rpc_loop_start(left.counts.loop, "late"));
+    peer_end_wait(&left.counts.end, &left.counts.end.messages, 1, 5000);
+    loop_destroy(left.counts.loop, kind);
+    peer_end_finish(&left.counts.end);
+    return left.idles;
+}
+
+TEST(what_nobody_waits_for_is_left_for_after_idle_unless_many_things_are_under_way)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        ASSERT_EQ(idles_before_what_is_left(kind, false), 1);
+        ASSERT_EQ(idles_before_what_is_left(kind, true), 0);
+    }
+}
+
+static void leave_and_stop(void *user)
+{
+    struct left *left = user;
+
+    leave(left);
+    rpc_loop_stop(left->counts.loop);
+}
+
+TEST(what_is_left_is_done_when_the_loop_stops)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        struct left left = {.counts = {.loop = loop_create(kind)},
+                            .late   = {.fn = left_run}};
+
+        peer_end_init(&left.counts.end);
+        pl_list_init(&left.late.link);
+        rpc_loop_set_idle(left.counts.loop, count_idle, &left.counts);
+        rpc_loop_post(left.counts.loop, leave_and_stop, &left);
+        rpc_loop_run(left.counts.loop);
+        ASSERT_EQ(left.counts.end.messages, 1);
+        ASSERT_EQ(left.idles, 0);
+        loop_destroy(left.counts.loop, kind);
+        peer_end_finish(&left.counts.end);
     }
 }
 
