@@ -138,15 +138,21 @@ bool pl_box_contains(const struct pl_box *outer, const struct pl_box *inner)
     return true;
 }
 
-bool pl_box_intersects(const struct pl_box *a, const struct pl_box *b)
+int64_t pl_box_common(const struct pl_box *a, const struct pl_box *b)
 {
+    int64_t elements = 1;
+
     assert(a->ndim == b->ndim);
     for (uint32_t d = 0; d < a->ndim; d++) {
-        if (a->start[d] >= box_end(b, d) || b->start[d] >= box_end(a, d)) {
-            return false;
+        int64_t start = a->start[d] > b->start[d] ? a->start[d] : b->start[d];
+        int64_t end   = box_end(a, d) < box_end(b, d) ? box_end(a, d) : box_end(b, d);
+
+        if (start >= end) {
+            return 0;
         }
+        elements *= end - start;
     }
-    return true;
+    return elements;
 }
 
 bool pl_box_intersection(const struct pl_box *a, const struct pl_box *b, struct pl_box *out)

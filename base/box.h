@@ -8,6 +8,7 @@
 #ifndef BASE_BOX_H
 #define BASE_BOX_H
 
+#include <assert.h>
 #include <stdbool.h>
 
 #include "base.h"
@@ -67,7 +68,20 @@ struct pl_box pl_box_of_shape(const struct pl_shape *shape);
 int64_t pl_box_elements(const struct pl_box *box);
 bool pl_box_equal(const struct pl_box *a, const struct pl_box *b);
 bool pl_box_contains(const struct pl_box *outer, const struct pl_box *inner);
-bool pl_box_intersects(const struct pl_box *a, const struct pl_box *b);
+/* Asked of every part of an array at each use of it, and nearly always answered in the first dimension. */
+static inline bool pl_box_intersects(const struct pl_box *a, const struct pl_box *b)
+{
+    assert(a->ndim == b->ndim);
+    for (uint32_t d = 0; d < a->ndim; d++) {
+        if (a->start[d] >= b->start[d] + b->count[d] ||
+            b->start[d] >= a->start[d] + a->count[d]) {
+            return false;
+        }
+    }
+    return true;
+}
+int64_t pl_box_common(const struct pl_box *a,
+                      const struct pl_box *b); /* elements of both; 0: none */
 /* false: empty, *out untouched. */
 bool pl_box_intersection(const struct pl_box *a, const struct pl_box *b,
                          struct pl_box *out);

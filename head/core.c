@@ -147,6 +147,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     }
     core->epoch       = config->epoch;
     core->devices     = PL_VEC_INIT(struct head_device *);
+    core->hosts       = PL_VEC_INIT(char *);
     core->ready       = PL_VEC_INIT(struct head_task *);
     core->idle        = PL_VEC_INIT(struct head_device *);
     core->trace_waits = PL_VEC_INIT(struct head_trace_wait);
@@ -208,6 +209,10 @@ void head_core_destroy(struct head_core *core)
     head_functions_destroy(core);
     head_spaces_finish(core);
     head_spill_hosts_finish(core);
+    for (size_t i = 0; i < core->hosts.count; i++) {
+        pl_free(*(char **)pl_vec_at(&core->hosts, i));
+    }
+    pl_vec_finish(&core->hosts);
     pl_vec_finish(&core->devices);
     pl_vec_finish(&core->ready);
     pl_vec_finish(&core->idle);
@@ -440,7 +445,7 @@ plasmon_status_t head_core_status(struct head_core *core, struct wire_arena *are
     out->object_bytes = core->object_bytes;
     out->task_bytes   = core->memory.bytes_a_task;
     out->lineage      = head_lineage_status(core, arena);
-    out->policy       = (char *)core->policy->name;
+    out->policy       = (char *)head_policy_name(core->policy);
     out->transfer     = (char *)transfers[core->config.transfer];
     if (core->devices.count > 0) {
         out->devices = wire_arena_alloc(arena, core->devices.count * sizeof(*out->devices));

@@ -121,6 +121,7 @@ struct head_core {
     uint64_t order_last;
     uint64_t request_last;
     uint32_t round_robin;
+    struct pl_vec hosts;   /* char *, owned: names of all hosts that there ever were */
     struct pl_vec devices; /* struct head_device * */
     bool numbers_told;     /* of devices, to anybody: they are final */
     struct pl_list clients;

@@ -22,13 +22,6 @@ static uint64_t parts_of_share(const struct head_want *want, uint64_t there, uin
                                          : 0;
 }
 
-static uint64_t elements_both(const struct pl_box *a, const struct pl_box *b)
-{
-    struct pl_box both;
-
-    return pl_box_intersection(a, b, &both) ? (uint64_t)pl_box_elements(&both) : 0;
-}
-
 /* Elements of the array that lie on the device, and on all of them; no copies. */
 static void count_elements(const struct head_array *array, const struct head_device *device,
                            uint64_t *out_there, uint64_t *out_all)
@@ -44,9 +37,10 @@ static void count_elements(const struct head_array *array, const struct head_dev
         pl_list_for_each(it, &fragment->tile->instances) {
             const struct head_instance *instance =
                 pl_container_of(it, const struct head_instance, tile_link);
-            uint64_t elements = elements_both(&fragment->box, &instance->box);
 
             if (!instance->buffer->replica) {
+                uint64_t elements = (uint64_t)pl_box_common(&fragment->box, &instance->box);
+
                 *out_all += elements;
                 *out_there += instance->buffer->device == device ? elements : 0;
             }

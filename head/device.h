@@ -137,11 +137,13 @@ struct head_device {
 
 /* ---- device.c */
 struct head_device *head_device_at(struct head_core *core, uint32_t index);
+/* The name of a host, the same pointer each time; lent until the core is destroyed. */
+char *head_host_name(struct head_core *core, const char *host);
 /* On different hosts. */
 static inline bool head_device_apart(const struct head_device *a,
                                      const struct head_device *b)
 {
-    return strcmp(a->host, b->host) != 0;
+    return a->host != b->host;
 }
 uint64_t
 head_device_slot_take(struct head_core *core,

@@ -319,6 +319,9 @@ bool head_tile_covered_by(const struct head_tile *tile,
         if (!counts(instance->buffer, user) || !pl_box_intersects(&instance->box, box)) {
             continue;
         }
+        if (pl_box_contains(&instance->box, box)) {
+            return true;
+        }
         /* Any instance will do: what it leaves over must be covered whichever is taken first. */
         count = pl_box_subtract(box, &instance->box, rest);
         for (unsigned i = 0; i < count; i++) {

@@ -46,6 +46,72 @@ uint64_t head_work_ns(const struct head_device *device, uint64_t bytes)
            bytes / (device->kind == 1 ? CPU_WORK_BYTES_PER_NS : GPU_WORK_BYTES_PER_NS);
 }
 
+/* Of what a task wants, one after the other: what of it lies together, in an array that exists. */
+struct part {
+    const struct head_fragment *fragment;
+    const struct head_want *want;
+    uint64_t bytes;
+};
+
+/* What is to be placed. The parts are looked for once, and not again for each device. */
+struct placing {
+    struct head_core *core;
+    const struct head_function *function; /* that a client defined; NULL */
+    const struct head_want *wants;
+    size_t count;
+    struct pl_vec parts; /* struct part */
+    struct pl_vec ends;  /* uint32_t, a want each: where those of the next one begin */
+};
+
+static void parts_find(struct placing *placing, const struct head_want *want)
+{
+    uint64_t element = pl_dtype_bytes(want->array->shape.dtype);
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &want->array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+        uint64_t elements = (uint64_t)pl_box_common(&fragment->box, &want->box);
+        struct part *part;
+
+        if (elements == 0) {
+            continue;
+        }
+        part = pl_vec_push(&placing->parts);
+        PL_CHECK(part != NULL);
+        *part =
+            (struct part){.fragment = fragment, .want = want, .bytes = elements * element};
+    }
+}
+
+/* The parts of all wants, in place of those of an earlier task. */
+static void parts_find_all(struct placing *placing)
+{
+    pl_vec_clear(&placing->parts);
+    pl_vec_clear(&placing->ends);
+    for (size_t i = 0; i < placing->count; i++) {
+        const struct head_want *want = &placing->wants[i];
+        uint32_t *end;
+
+        if (want->at == NULL && want->array != NULL) {
+            parts_find(placing, want);
+        }
+        end = pl_vec_push(&placing->ends);
+        PL_CHECK(end != NULL);
+        *end = (uint32_t)placing->parts.count;
+    }
+}
+
+static const struct part *parts_of(const struct placing *placing, size_t want,
+                                   size_t *out_count)
+{
+    const uint32_t *ends = placing->ends.items;
+    size_t first         = want > 0 ? ends[want - 1] : 0;
+
+    *out_count = ends[want] - first;
+    return *out_count > 0 ? pl_vec_at(&placing->parts, first) : NULL;
+}
+
 static bool lies_somewhere(const struct head_want *want)
 {
     return want->array != NULL || want->at != NULL;
@@ -74,26 +140,32 @@ static void missing_add(const struct head_core *core, struct missing *missing,
     }
 }
 
+/* Boxes of which each meets each have something in common. */
+static bool meets(const struct head_instance *instance, const struct part *part)
+{
+    return pl_box_intersects(&instance->box, &part->want->box) &&
+           pl_box_intersects(&instance->box, &part->fragment->box);
+}
+
 /* Where it would come from: a device of the same host if there is one, else the one from which it takes least. NULL: it is there. */
 static const struct head_device *source_of(const struct head_core *core,
-                                           const struct head_tile *tile,
-                                           const struct pl_box *part, uint64_t bytes,
+                                           const struct part *part,
                                            const struct head_device *to)
 {
     const struct head_device *best = to; /* no copy yet: nobody knows better */
     uint64_t best_ns               = UINT64_MAX;
     struct pl_list *pos;
 
-    pl_list_for_each(pos, &tile->instances) {
+    pl_list_for_each(pos, &part->fragment->tile->instances) {
         const struct head_instance *instance =
             pl_container_of(pos, struct head_instance, tile_link);
         const struct head_device *from = instance->buffer->device;
         uint64_t ns;
 
-        if (from == to && pl_box_intersects(&instance->box, part)) {
+        if (from == to && meets(instance, part)) {
             return NULL;
         }
-        ns = head_device_apart(from, to) ? head_rates_ns(core, from, to, bytes) : 0;
+        ns = head_device_apart(from, to) ? head_rates_ns(core, from, to, part->bytes) : 0;
         if (ns < best_ns) {
             best    = from;
             best_ns = ns;
@@ -102,54 +174,47 @@ static const struct head_device *source_of(const struct head_core *core,
     return best;
 }
 
-static void missing_of(const struct head_core *core, const struct head_want *want,
+static void missing_of(const struct placing *placing, size_t number,
                        const struct head_device *device, struct missing *io_missing)
 {
-    uint64_t element;
-    struct pl_list *pos;
+    const struct head_want *want = &placing->wants[number];
+    const struct part *parts;
+    size_t count;
 
     if (want->at != NULL) {
         if (want->at != device) {
-            missing_add(core, io_missing, want->at, device, want->bytes);
+            missing_add(placing->core, io_missing, want->at, device, want->bytes);
         }
         return;
     }
-    element = pl_dtype_bytes(want->array->shape.dtype);
-    pl_list_for_each(pos, &want->array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
-        const struct head_device *from;
-        struct pl_box part;
-        uint64_t bytes;
+    parts = parts_of(placing, number, &count);
+    for (size_t i = 0; i < count; i++) {
+        const struct head_device *from = source_of(placing->core, &parts[i], device);
 
-        if (!pl_box_intersection(&fragment->box, &want->box, &part)) {
-            continue;
-        }
-        bytes = (uint64_t)pl_box_elements(&part) * element;
-        from  = source_of(core, fragment->tile, &part, bytes, device);
         if (from != NULL) {
-            missing_add(core, io_missing, from, device, bytes);
+            missing_add(placing->core, io_missing, from, device, parts[i].bytes);
         }
     }
 }
 
-static bool reachable(const struct head_want *want, const struct head_device *device)
+static bool reachable(const struct placing *placing, size_t number,
+                      const struct head_device *device)
 {
-    struct pl_list *pos, *it;
+    const struct part *parts;
+    struct pl_list *pos;
+    size_t count;
 
-    if (want->at != NULL) {
-        return head_move_possible(want->at, device);
+    if (placing->wants[number].at != NULL) {
+        return head_move_possible(placing->wants[number].at, device);
     }
-    pl_list_for_each(pos, &want->array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
-        bool found = pl_list_empty(&fragment->tile->instances) ||
-                     !pl_box_intersects(&fragment->box, &want->box);
+    parts = parts_of(placing, number, &count);
+    for (size_t i = 0; i < count; i++) {
+        const struct pl_list *instances = &parts[i].fragment->tile->instances;
+        bool found                      = pl_list_empty(instances);
 
-        for (it = fragment->tile->instances.next;
-             !found && it != &fragment->tile->instances; it = it->next) {
+        for (pos = instances->next; !found && pos != instances; pos = pos->next) {
             const struct head_instance *instance =
-                pl_container_of(it, struct head_instance, tile_link);
+                pl_container_of(pos, struct head_instance, tile_link);
 
             found = head_move_possible(instance->buffer->device, device);
         }
@@ -160,18 +225,26 @@ static bool reachable(const struct head_want *want, const struct head_device *de
     return true;
 }
 
+/* Within a host everything can be reached. */
+static bool one_host(const struct head_core *core)
+{
+    return core->hosts.count == 1;
+}
+
 /* May the task run there at all? */
-static bool feasible(const struct head_device *device, const struct head_function *function,
-                     const struct head_want *wants, size_t count)
+static bool feasible(const struct placing *placing, const struct head_device *device)
 {
     if (device->gone || !device->joined || device->draining ||
-        (function != NULL && !head_function_runs_on(function, device))) {
+        (placing->function != NULL && !head_function_runs_on(placing->function, device))) {
         return false;
     }
-    for (size_t i = 0; i < count; i++) {
-        if (wants[i].bytes > device->bytes_total ||
-            (wants[i].host != NULL && strcmp(wants[i].host, device->host) != 0) ||
-            (is_input(&wants[i]) && !reachable(&wants[i], device))) {
+    for (size_t i = 0; i < placing->count; i++) {
+        const struct head_want *want = &placing->wants[i];
+
+        if (want->bytes > device->bytes_total ||
+            (want->host != NULL && strcmp(want->host, device->host) != 0) ||
+            (is_input(want) && !one_host(placing->core) &&
+             !reachable(placing, i, device))) {
             return false;
         }
     }
@@ -188,27 +261,26 @@ static uint64_t near_ns(const struct head_core *core, const struct head_device *
                                            : PEER_BYTES_PER_NS);
 }
 
-static uint64_t transfer_ns(const struct head_core *core, const struct head_device *device,
-                            const struct head_want *wants, size_t count)
+static uint64_t transfer_ns(const struct placing *placing, const struct head_device *device)
 {
     struct missing missing = {0};
     uint64_t pieces        = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        if (is_input(&wants[i])) {
+    for (size_t i = 0; i < placing->count; i++) {
+        if (is_input(&placing->wants[i])) {
             uint64_t near_bytes = missing.near_bytes;
 
-            missing_of(core, &wants[i], device, &missing);
+            missing_of(placing, i, device, &missing);
             missing.near_copies += missing.near_bytes > near_bytes;
-        } else if (wants[i].overwritten && lies_somewhere(&wants[i])) {
+        } else if (placing->wants[i].overwritten && lies_somewhere(&placing->wants[i])) {
             struct missing old = {0};
 
-            missing_of(core, &wants[i], device, &old);
+            missing_of(placing, i, device, &old);
             pieces += old.near_bytes + old.far_ns > 0;
         }
     }
     return pieces * PIECE_NS + missing.far_ns +
-           near_ns(core, device, missing.near_copies, missing.near_bytes);
+           near_ns(placing->core, device, missing.near_copies, missing.near_bytes);
 }
 
 /* ------------------------------------------------------------------------------------------------ where parts belong */
@@ -216,43 +288,32 @@ static uint64_t transfer_ns(const struct head_core *core, const struct head_devi
 /* Together less than this part of what is written inputs decide nothing. */
 #define INPUTS_SMALL 8u
 
-static bool is_written(const struct head_want *want)
+static bool is_written(const struct placing *placing, size_t number)
 {
-    const struct pl_list *pos;
+    size_t parts;
 
-    if (want->at != NULL) {
-        return true;
-    }
-    if (want->array == NULL) {
-        return false;
-    }
-    pl_list_for_each(pos, &want->array->fragments) {
-        if (pl_box_intersects(
-                &pl_container_of(pos, const struct head_fragment, array_link)->box,
-                &want->box)) {
-            return true;
-        }
-    }
-    return false;
+    (void)parts_of(placing, number, &parts);
+    return placing->wants[number].at != NULL || parts > 0;
 }
 
 /* The largest part that is to be written, if that is for the first time, and inputs are small beside it. NULL: none. */
-static const struct head_want *part_that_decides(const struct head_want *wants,
-                                                 size_t count)
+static const struct head_want *part_that_decides(const struct placing *placing)
 {
-    const struct head_want *largest = NULL;
-    uint64_t inputs                 = 0;
+    const struct head_want *wants = placing->wants;
+    size_t largest                = placing->count;
+    uint64_t inputs               = 0;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < placing->count; i++) {
         if (is_input(&wants[i])) {
             inputs += wants[i].bytes;
         } else if (wants[i].part_of != NULL &&
-                   (largest == NULL || wants[i].bytes > largest->bytes)) {
-            largest = &wants[i];
+                   (largest == placing->count || wants[i].bytes > wants[largest].bytes)) {
+            largest = i;
         }
     }
-    return largest != NULL && inputs < largest->bytes / INPUTS_SMALL && !is_written(largest)
-               ? largest
+    return largest < placing->count && inputs < wants[largest].bytes / INPUTS_SMALL &&
+                   !is_written(placing, largest)
+               ? &wants[largest]
                : NULL;
 }
 
@@ -276,18 +337,16 @@ static double place_in_array(const struct head_want *part)
 }
 
 /* Device number `number` of those of one kind that can do it; *out_count: how many they are. */
-static const struct head_device *pick(struct head_core *core,
-                                      const struct head_function *function,
-                                      const struct head_want *wants, size_t count,
-                                      bool gpus, uint32_t number, uint32_t *out_count)
+static const struct head_device *pick(const struct placing *placing, bool gpus,
+                                      uint32_t number, uint32_t *out_count)
 {
     const struct head_device *picked = NULL;
 
     *out_count = 0;
-    for (uint32_t i = 0; i < core->devices.count; i++) {
-        const struct head_device *device = head_device_at(core, i);
+    for (uint32_t i = 0; i < placing->core->devices.count; i++) {
+        const struct head_device *device = head_device_at(placing->core, i);
 
-        if ((device->kind != 1) == gpus && feasible(device, function, wants, count) &&
+        if ((device->kind != 1) == gpus && feasible(placing, device) &&
             (*out_count)++ == number) {
             picked = device;
         }
@@ -296,12 +355,9 @@ static const struct head_device *pick(struct head_core *core,
 }
 
 /* Where what the task makes belongs, *out_bytes of it: among GPUs, if there are any. NULL: anywhere. */
-static const struct head_device *home_of(struct head_core *core,
-                                         const struct head_function *function,
-                                         const struct head_want *wants, size_t count,
-                                         uint64_t *out_bytes)
+static const struct head_device *home_of(const struct placing *placing, uint64_t *out_bytes)
 {
-    const struct head_want *part = part_that_decides(wants, count);
+    const struct head_want *part = part_that_decides(placing);
     double place                 = part != NULL ? place_in_array(part) : -1;
     uint32_t devices;
     bool gpus;
@@ -309,13 +365,13 @@ static const struct head_device *home_of(struct head_core *core,
     if (place < 0) {
         return NULL;
     }
-    (void)pick(core, function, wants, count, true, 0, &devices);
+    (void)pick(placing, true, 0, &devices);
     gpus = devices > 0;
     if (!gpus) {
-        (void)pick(core, function, wants, count, false, 0, &devices);
+        (void)pick(placing, false, 0, &devices);
     }
     *out_bytes = part->bytes;
-    return pick(core, function, wants, count, gpus, (uint32_t)(place * devices), &devices);
+    return pick(placing, gpus, (uint32_t)(place * devices), &devices);
 }
 
 /* What it will cost to have it elsewhere: others that read it with what lies at its home will bring it. */
@@ -341,108 +397,121 @@ static uint64_t memory_ns(const struct head_device *device, const struct head_wa
 }
 
 /* The input with the most bytes; NULL: none. */
-static const struct head_want *largest_input(const struct head_want *wants, size_t count)
+static const struct head_want *largest_input(const struct placing *placing)
 {
     const struct head_want *largest = NULL;
 
-    for (size_t i = 0; i < count; i++) {
-        if (is_input(&wants[i]) && (largest == NULL || wants[i].bytes > largest->bytes)) {
-            largest = &wants[i];
+    for (size_t i = 0; i < placing->count; i++) {
+        const struct head_want *want = &placing->wants[i];
+
+        if (is_input(want) && (largest == NULL || want->bytes > largest->bytes)) {
+            largest = want;
         }
     }
     return largest;
 }
 
-/* What a policy weighs, of each device that will do. */
-struct choice {
-    struct head_core *core;
-    const struct head_function *function;
-    const struct head_want *wants;
-    size_t count;
-    const struct head_device *home;
-    uint64_t home_bytes;
-    uint32_t devices; /* that will do */
-    struct head_device
-        *nearest; /* least is to be brought there; of equals the one with the least load */
+/* What a policy weighs, of a device that will do. */
+struct offer {
+    struct head_device *device;
+    uint64_t bring_ns;
+    uint64_t wait_ns; /* its queue, and memory that is hard to come by */
 };
 
-static uint64_t bring_ns(const struct choice *choice, const struct head_device *device)
+/* By which least is to be brought; of equals the one with the least load. */
+static const struct offer *nearest_of(const struct pl_vec *offers)
 {
-    return transfer_ns(choice->core, device, choice->wants, choice->count) +
-           away_ns(choice->core, choice->home, device, choice->home_bytes);
+    const struct offer *nearest = offers->items;
+
+    for (size_t i = 1; i < offers->count; i++) {
+        const struct offer *offer = pl_vec_at(offers, i);
+
+        if (offer->bring_ns < nearest->bring_ns ||
+            (offer->bring_ns == nearest->bring_ns &&
+             offer->device->load_ns < nearest->device->load_ns)) {
+            nearest = offer;
+        }
+    }
+    return nearest;
 }
 
-/* The least sum, bringing counted `weight` times; ties go round. NULL: no device will do. */
-static struct head_device *least_sum(struct choice *choice, uint64_t weight)
+/* Bringing counted `weight` times; of equals the first. */
+static struct head_device *least_sum(const struct pl_vec *offers, uint64_t weight)
 {
-    struct head_core *core   = choice->core;
     struct head_device *best = NULL;
-    uint64_t best_ns = 0, nearest_ns = 0;
+    uint64_t best_ns         = 0;
 
-    choice->devices = 0;
-    for (uint32_t i = 0; i < core->devices.count; i++) {
-        struct head_device *device =
-            head_device_at(core, (core->round_robin + i) % (uint32_t)core->devices.count);
-        uint64_t bring, ns;
+    for (size_t i = 0; i < offers->count; i++) {
+        const struct offer *offer = pl_vec_at(offers, i);
+        uint64_t ns               = weight * offer->bring_ns + offer->wait_ns;
 
-        if (!feasible(device, choice->function, choice->wants, choice->count)) {
-            continue;
-        }
-        bring = bring_ns(choice, device);
-        ns    = weight * bring + device->load_ns +
-             memory_ns(device, choice->wants, choice->count);
         if (best == NULL || ns < best_ns) {
-            best    = device;
+            best    = offer->device;
             best_ns = ns;
-        }
-        if (choice->devices++ == 0 || bring < nearest_ns ||
-            (bring == nearest_ns && device->load_ns < choice->nearest->load_ns)) {
-            choice->nearest = device;
-            nearest_ns      = bring;
         }
     }
     return best;
 }
 
-static struct head_device *choose_auto(struct head_core *core,
-                                       const struct head_function *function,
-                                       const struct head_want *wants, size_t count)
+/* Ties go round. */
+static struct head_device *choose_auto(const struct placing *placing)
 {
-    struct choice choice = {
-        .core = core, .function = function, .wants = wants, .count = count};
-    const struct head_want *input = largest_input(wants, count);
+    static _Thread_local struct pl_vec offers = {.item_bytes = sizeof(struct offer)};
+    struct head_core *core                    = placing->core;
+    const struct head_want *input             = largest_input(placing);
+    const struct head_device *home, *nearest;
     struct head_device *best;
+    uint64_t home_bytes = 0;
     uint64_t parts;
 
-    choice.home = home_of(core, function, wants, count, &choice.home_bytes);
+    home = home_of(placing, &home_bytes);
     core->round_robin++;
-    best = least_sum(&choice, BRING_WEIGHT);
-    if (best == choice.nearest || input == NULL) {
+    pl_vec_clear(&offers);
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        struct head_device *device =
+            head_device_at(core, (core->round_robin + i) % (uint32_t)core->devices.count);
+        struct offer *offer;
+
+        if (!feasible(placing, device)) {
+            continue;
+        }
+        offer = pl_vec_push(&offers);
+        PL_CHECK(offer != NULL);
+        offer->device = device;
+        offer->bring_ns =
+            transfer_ns(placing, device) + away_ns(core, home, device, home_bytes);
+        offer->wait_ns =
+            device->load_ns + memory_ns(device, placing->wants, placing->count);
+    }
+    if (offers.count == 0) {
+        return NULL;
+    }
+    best    = least_sum(&offers, BRING_WEIGHT);
+    nearest = nearest_of(&offers)->device;
+    if (best == nearest || input == NULL) {
         return best;
     }
-    parts = head_dealt(input, choice.nearest, choice.devices);
-    return parts > 0 ? least_sum(&choice, DEALT_WEIGHT * pl_min_u64(parts, DEALT_PARTS_MAX))
+    parts = head_dealt(input, nearest, (uint32_t)offers.count);
+    return parts > 0 ? least_sum(&offers, DEALT_WEIGHT * pl_min_u64(parts, DEALT_PARTS_MAX))
                      : best;
 }
 
-static struct head_device *choose_locality(struct head_core *core,
-                                           const struct head_function *function,
-                                           const struct head_want *wants, size_t count)
+static struct head_device *choose_locality(const struct placing *placing)
 {
+    struct head_core *core         = placing->core;
     struct head_device *best       = NULL;
     uint64_t best_missing          = 0;
     uint64_t home_bytes            = 0;
-    const struct head_device *home = home_of(core, function, wants, count, &home_bytes);
+    const struct head_device *home = home_of(placing, &home_bytes);
 
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
         uint64_t missing;
 
-        if (!feasible(device, function, wants, count)) {
+        if (!feasible(placing, device)) {
             continue;
         }
-        missing = transfer_ns(core, device, wants, count) +
-                  away_ns(core, home, device, home_bytes);
+        missing = transfer_ns(placing, device) + away_ns(core, home, device, home_bytes);
         if (best == NULL || missing < best_missing ||
             (missing == best_missing && device->load_ns < best->load_ns)) {
             best         = device;
@@ -452,15 +521,15 @@ static struct head_device *choose_locality(struct head_core *core,
     return best;
 }
 
-static struct head_device *choose_round_robin(struct head_core *core,
-                                              const struct head_function *function,
-                                              const struct head_want *wants, size_t count)
+static struct head_device *choose_round_robin(const struct placing *placing)
 {
+    struct head_core *core = placing->core;
+
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device =
             head_device_at(core, ++core->round_robin % (uint32_t)core->devices.count);
 
-        if (feasible(device, function, wants, count)) {
+        if (feasible(placing, device)) {
             return device;
         }
     }
@@ -468,26 +537,33 @@ static struct head_device *choose_round_robin(struct head_core *core,
 }
 
 /* Who places everything by hints wants nothing else to move. */
-static struct head_device *choose_pinned(struct head_core *core,
-                                         const struct head_function *function,
-                                         const struct head_want *wants, size_t count)
+static struct head_device *choose_pinned(const struct placing *placing)
 {
-    for (uint32_t i = 0; i < core->devices.count; i++) {
-        struct head_device *device = head_device_at(core, i);
+    for (uint32_t i = 0; i < placing->core->devices.count; i++) {
+        struct head_device *device = head_device_at(placing->core, i);
 
-        if (feasible(device, function, wants, count)) {
+        if (feasible(placing, device)) {
             return device;
         }
     }
     return NULL;
 }
 
+struct head_policy {
+    const char *name;
+    struct head_device *(*choose)(const struct placing *placing);
+};
 static const struct head_policy policies[] = {
     {"auto", choose_auto},
     {"locality", choose_locality},
     {"round-robin", choose_round_robin},
     {"pinned", choose_pinned},
 };
+
+const char *head_policy_name(const struct head_policy *policy)
+{
+    return policy->name;
+}
 
 const struct head_policy *head_policy_find(const char *name)
 {
@@ -584,20 +660,31 @@ struct head_device *head_place_function(struct head_core *core,
                                         const struct head_want *wants, size_t count,
                                         uint32_t hint, struct head_failure **out_failure)
 {
+    static _Thread_local struct placing placing = {
+        .parts = {.item_bytes = sizeof(struct part)},
+        .ends  = {.item_bytes = sizeof(uint32_t)},
+    };
     struct head_device *device;
 
+    placing.core     = core;
+    placing.function = function;
+    placing.wants    = wants;
+    placing.count    = count;
+    if (hint == 0 || !one_host(core)) { /* else nobody asks for them */
+        parts_find_all(&placing);
+    }
     if (hint != 0) {
         device = head_device_at(core, hint - 1);
         if (device == NULL || device->gone || !device->joined || device->draining) {
             *out_failure = no_such_device(core, device, hint - 1);
             return NULL;
         }
-        if (feasible(device, function, wants, count)) {
+        if (feasible(&placing, device)) {
             return device;
         }
         device = NULL;
     } else {
-        device = core->policy->choose(core, function, wants, count);
+        device = core->policy->choose(&placing);
     }
     if (device == NULL) {
         *out_failure = function != NULL ? head_function_nowhere(core, function) : NULL;

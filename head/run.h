@@ -109,13 +109,9 @@ struct head_want {
     const struct pl_shape
         *part_of; /* to be written: of the array of which it is a part; NULL: of none */
 };
-struct head_policy {
-    const char *name;
-    struct head_device *(*choose)(struct head_core *core,
-                                  const struct head_function *function,
-                                  const struct head_want *wants, size_t count);
-};
+struct head_policy;
 const struct head_policy *head_policy_find(const char *name);
+const char *head_policy_name(const struct head_policy *policy);
 /* For a function that a client defined, only devices that run it. */
 struct head_device *head_place_function(struct head_core *core,
                                         const struct head_function *function,

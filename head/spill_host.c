@@ -47,7 +47,7 @@ void head_spill_host_create(struct head_core *core, const char *host,
     spill->config         = *config;
     spill->home.index     = UINT32_MAX;
     spill->home.spill     = spill;
-    spill->home.host      = head_strdup(host);
+    spill->home.host      = head_host_name(core, host);
     spill->home.node      = head_strdup(node_of(core, host));
     spill->home.connected = true;
     spill->home.joined    = true;
@@ -68,7 +68,6 @@ static void host_destroy(struct head_spill_host *spill)
 {
     PL_CHECK(pl_list_empty(&spill->home.buffers) && pl_list_empty(&spill->requests));
     pl_list_remove(&spill->link);
-    pl_free(spill->home.host);
     pl_free(spill->home.node);
     pl_free(spill->slab_why);
     pl_free(spill->files_why);

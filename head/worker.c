@@ -39,6 +39,23 @@ static const struct head_device *device_gone_before(struct head_core *core,
     return NULL;
 }
 
+char *head_host_name(struct head_core *core, const char *host)
+{
+    char **place;
+
+    for (size_t i = 0; i < core->hosts.count; i++) {
+        char *known = *(char **)pl_vec_at(&core->hosts, i);
+
+        if (strcmp(known, host) == 0) {
+            return known;
+        }
+    }
+    place = pl_vec_push(&core->hosts);
+    PL_CHECK(place != NULL);
+    *place = head_strdup(host);
+    return *place;
+}
+
 /* Of an announced device, or of one whose worker came without. NULL: there are as many as a buffer's id can name. */
 static struct head_device *device_create(struct head_core *core, const char *host,
                                          const char *node, uint32_t host_device)
@@ -54,12 +71,12 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     PL_CHECK(place != NULL);
     *place               = device;
     device->index        = (uint32_t)core->devices.count - 1;
-    device->host         = head_strdup(host);
+    device->host         = head_host_name(core, host);
     device->node         = head_strdup(node);
     device->name         = head_strdup("");
     device->bulk_address = head_strdup("");
     core->lineage.several_hosts |=
-        core->devices.count > 1 && strcmp(head_device_at(core, 0)->host, host) != 0;
+        core->devices.count > 1 && head_device_apart(head_device_at(core, 0), device);
     device->host_device = host_device;
     device->down_ms     = core->now_ms;
     device->pairs       = PL_VEC_INIT(Plasmon__V1__PairStats);
@@ -172,7 +189,6 @@ plasmon_status_t head_core_node_up(struct head_core *core, const char *host,
 
 void head_device_destroy(struct head_device *device)
 {
-    pl_free(device->host);
     pl_free(device->node);
     pl_free(device->name);
     pl_free(device->death);

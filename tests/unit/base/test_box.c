@@ -101,9 +101,11 @@ TEST(intersection_has_exactly_the_common_points)
         memset(&both, 0xee, sizeof(both));
         if (!pl_box_intersection(&a, &b, &both)) {
             ASSERT_TRUE(!pl_box_intersects(&a, &b));
+            ASSERT_EQ(pl_box_common(&a, &b), 0);
             ASSERT_EQ(both.ndim, 0xeeeeeeee); /* untouched */
             continue;
         }
+        ASSERT_EQ(pl_box_common(&a, &b), pl_box_elements(&both));
         for (int64_t n = 0; n < point_count(ndim); n++) {
             point_at(ndim, n, at);
             ASSERT_EQ(has(&both, at), has(&a, at) && has(&b, at));
