@@ -3,7 +3,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "client/cli/cli.h"
 
@@ -80,6 +82,25 @@ static int record(struct plasmon_client *client, const struct timeline *timeline
     return CLI_OK;
 }
 
+/* Before anything is recorded: whether the file, or its folder, is there and may be written. path NULL: none is wanted. */
+static int check_path(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash;
+
+    if (path == NULL || access(path, W_OK) == 0) {
+        return CLI_OK;
+    }
+    slash = strrchr(path, '/');
+    (void)snprintf(folder, sizeof(folder), "%.*s",
+                   slash == NULL ? 1 : (int)(slash - path) + 1, slash == NULL ? "." : path);
+    if (errno == ENOENT && access(folder, W_OK) == 0) {
+        return CLI_OK;
+    }
+    return cli_fail(&cli_timeline, "cannot write %s: %s; nothing was recorded", path,
+                    strerror(errno));
+}
+
 static int run(int argc, char **argv)
 {
     struct timeline timeline = {.seconds = "5"};
@@ -99,6 +120,9 @@ static int run(int argc, char **argv)
     }
     if (timeline.out == NULL && timeline.plot == NULL) {
         return cli_usage(&cli_timeline, "where to? Give --out, --plot, or both");
+    }
+    if (check_path(timeline.out) != CLI_OK || check_path(timeline.plot) != CLI_OK) {
+        return CLI_FAIL;
     }
     client = cli_connect(&cli_timeline, &timeline.cluster);
     if (client == NULL) {

@@ -48,6 +48,7 @@ claim a_redis_that_is_missing starts_not 'is redis-server running, and listening
 claim a_cluster_starts start
 claim a_state_that_there_is_not refuses 'there are queued, sent, running, ending, failed' "$plasmon" tasks --state asleep
 claim the_end_of_a_drain_is_told says 'work is placed on here again' "$plasmon" drain here --undo
+claim a_file_that_cannot_be_written_before_it_was_recorded refuses 'nothing was recorded' "$plasmon" timeline --seconds 300 --out /nonexistent/trace.json
 claim it_stops "$plasmon" stop
 claim a_program_that_is_missing no_program
 claim nothing_is_left [ -z "$(daemons)" ]
