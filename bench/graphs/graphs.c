@@ -9,9 +9,12 @@
  * This file says what is to be measured and what comes of it; measure.c does it. The exit status tells whether every result was right and
  * every figure is there; with --strict also whether the targets were met, which depends on the machine.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "bench/graphs/measure.h"
 
@@ -76,7 +79,8 @@ static const struct cli_option options[] = {
     {"--plot", "FILE.svg", CLI_TEXT, OPTION(plot), "draw all of it on one page"},
     {"--traces", "FOLDER", CLI_TEXT, OPTION(traces),
      "of each figure of multi on Plasmon, record some more runs with their timeline, and "
-     "write it there (GRAPH-DEVICES-POLICY.json, opens in Perfetto)"},
+     "write it there (GRAPH-DEVICES-POLICY.json, opens in Perfetto); it is made if need "
+     "be"},
 };
 
 static int run_graphs(int argc, char **argv);
@@ -232,6 +236,20 @@ static int complete_options(struct graphs_options *given, bool cuda)
     return -1;
 }
 
+/* Before anything is measured: what cannot be written then is lost. */
+static bool folder_ready(const char *folder)
+{
+    if ((mkdir(folder, 0777) != 0 && errno != EEXIST) || access(folder, W_OK | X_OK) != 0) {
+        fprintf(
+            stderr,
+            "plasmon bench graphs: --traces %s: %s; give a folder that can be written, or "
+            "one that can be made\n",
+            folder, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
 static bool report(const struct graphs_table *table, const struct graphs_options *given,
                    double seconds)
 {
@@ -262,6 +280,9 @@ static int run_graphs(int argc, char **argv)
     wrong = complete_options(&given, measure.cuda);
     if (wrong >= 0) {
         return wrong;
+    }
+    if (given.traces != NULL && !folder_ready(given.traces)) {
+        return CLI_FAIL;
     }
     for (uint32_t i = 0; i < GRAPHS_MODES; i++) {
         measure.modes |= (uint32_t)cli_list_has(given.modes, graphs_mode_name(i)) << i;

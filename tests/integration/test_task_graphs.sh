@@ -36,7 +36,8 @@ multi() {
         has_rows 2 '"name":"multi\.[a-z]*\.locality"' && grep -q 'round robin' "$svg"
 }
 timelines() {
-    mkdir "$XDG_RUNTIME_DIR/traces" &&
+    ! "$plasmon" bench graphs --gpus none --part multi --only vec --traces "$plasmon/none" >"$XDG_RUNTIME_DIR/refused" 2>&1 &&
+        grep -q -- '--traces .*/none: Not a directory; give a folder' "$XDG_RUNTIME_DIR/refused" && [ "$(wc -l <"$XDG_RUNTIME_DIR/refused")" -eq 1 ] &&
         part multi --devices 2 --devices-min 2 --only vec --policies locality --traces "$XDG_RUNTIME_DIR/traces" &&
         has_rows 1 '"name":"multi\.vec\.locality"' && has_rows 0 '"name":"multi\.vec\.auto' &&
         grep -q '"name":"vec_square"' "$XDG_RUNTIME_DIR/traces/vec-2-locality.json" &&
