@@ -5,6 +5,7 @@
  *
  *   SPLIT_CUDA_DEVICES=4              parts
  *   SPLIT_CUDA_DRIVER=/..libcuda.so.1 the driver's own; needed
+ *   SPLIT_CUDA_CONNECTIONS=8          hardware queues of each process; 32 as ever without. The processes of one GPU share what it has
  *
  * Processes take turns on a GPU by the millisecond, unless NVIDIA's multi-process service runs beside them. CUDA_VISIBLE_DEVICES counts GPUs and not parts: the
  * first one that the driver shows is split. Libraries that find the driver by themselves (cuBLAS) get the driver's own functions: contexts are real ones.
@@ -44,6 +45,17 @@ static CUdevice whole(void)
 }
 
 /* ------------------------------------------------------------------------------------------------ devices */
+
+/* The driver reads it in cuInit. */
+static CUresult split_cuInit(unsigned flags)
+{
+    const char *connections = getenv("SPLIT_CUDA_CONNECTIONS");
+
+    if (connections != NULL && setenv("CUDA_DEVICE_MAX_CONNECTIONS", connections, 1) != 0) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return real.cuInit(flags);
+}
 
 static CUresult split_cuDeviceGetCount(int *out)
 {
@@ -185,6 +197,7 @@ static CUresult split_cuMemGetInfo(size_t *out_free, size_t *out_total)
 /* ------------------------------------------------------------------------------------------------ what is exported */
 
 #define SPLIT_FUNCTIONS(XX)           \
+    XX(cuInit)                        \
     XX(cuDeviceGetCount)              \
     XX(cuDeviceGet)                   \
     XX(cuDeviceGetName)               \
