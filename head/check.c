@@ -101,6 +101,7 @@ static void check_device(const struct head_device *device)
             off += buffer->replica ? (int64_t)buffer->bytes : -(int64_t)buffer->bytes;
         }
         check_buffer(buffer);
+        PL_CHECK(pl_list_linked(&buffer->loose_link) || !head_spill_droppable(buffer));
     }
     PL_CHECK(off == device->replica_off);
     PL_CHECK(bytes == device->bytes_planned && live == device->bytes_live);

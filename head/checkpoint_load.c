@@ -432,7 +432,9 @@ static void load_tile(struct head_loading *loading)
     tile->order = head_load_number(in);
     tile->cut   = (uint32_t)head_load_below(in, HEAD_CUT_COLLECTIVE);
     if (head_load_flag(in)) {
-        head_second_add(loading->core, tile, head_load_number(in));
+        uint64_t bytes = head_load_number(in);
+
+        head_second_add(loading->core, tile, bytes, head_load_flag(in));
     }
     if (head_load_flag(in)) {
         tile->failure = head_load_failure(in);
@@ -529,7 +531,7 @@ static void settle(struct head_loading *loading)
 static void load_counters(struct head_loading *loading)
 {
     struct head_core *core = loading->core;
-    uint64_t numbers[13];
+    uint64_t numbers[14];
 
     loading->in->bad |= head_load_number(loading->in) != PL_COUNT(numbers);
     for (size_t i = 0; i < PL_COUNT(numbers); i++) {
@@ -548,6 +550,7 @@ static void load_counters(struct head_loading *loading)
     core->tasks_failed  = numbers[10];
     core->pair_uses     = numbers[11];
     core->plan          = numbers[12];
+    core->seconds.made  = numbers[13];
 }
 
 /* Each is held by what names it now; what nothing names goes. */
@@ -647,6 +650,7 @@ plasmon_status_t head_core_load(struct head_core *core, struct head_reader *in,
     in->bad |= head_labels_load(&loading) != HEAD_SECTION_END ||
                (!in->bad && !makes_sense(&loading));
     let_go(&loading);
+    head_buffers_loosen(core);
     head_functions_settle(core);
     return in->bad ? pl_err_set(err, PLASMON_EMALFORMED,
                                 "journal: the checkpoint is damaged or of another release")

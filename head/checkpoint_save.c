@@ -158,6 +158,7 @@ static void save_tile(struct head_saving *saving, const struct head_tile *tile)
     save_number(saving, tile->second != NULL);
     if (tile->second != NULL) {
         save_number(saving, tile->second->bytes);
+        save_number(saving, tile->second->warned);
     }
     save_number(saving, failure != NULL);
     if (failure != NULL) {
@@ -242,7 +243,7 @@ static void save_counters(struct head_saving *saving)
                                 core->request_last, core->round_robin,  core->numbers_told,
                                 core->step_last,    core->trace_last,   core->function_last,
                                 core->tasks_done,   core->tasks_failed, core->pair_uses,
-                                core->plan};
+                                core->plan,         core->seconds.made};
 
     save_number(saving, PL_COUNT(numbers));
     for (size_t i = 0; i < PL_COUNT(numbers); i++) {

@@ -227,6 +227,7 @@ static void load_host(struct head_loading *loading)
         load_spilled(loading, spill);
     }
     load_places(loading, spill);
+    head_spill_places_loaded(spill);
 }
 
 void head_spill_load(struct head_loading *loading)

@@ -3,6 +3,7 @@
  *
  *   object.h    what exists, and where
  *     object.c    buffers, instances, tiles, fragments, arrays
+ *     loose.c     which of them may perhaps be dropped
  *     hazard.c    uses of buffers, and the edges that follow from them
  *     label.c     labels of values, for people
  *     move.c      bringing a box to a device: common buffer, replica, gather, host route; move_source.c from where, move_launch.c by which launches
@@ -13,7 +14,7 @@
  *     gone.c      devices that will not come back
  *   condemn.c   launches that must not go on, and fencing
  *   drain.c     what lies only on a node that is to leave is moved; drain_left.c: whose it is
- *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c, spill_places.c, spill_store.c, write_back.c, lookahead.c
+ *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c, spill_places.c, spill_holes.c, spill_store.c, write_back.c, lookahead.c
  *     bulk.c      where workers take objects of other hosts
  *     rates.c     how fast transfers between devices are, measured; times.c: how long things took, for people
  *     comm.c      room for communicators, of pairs and teams together
@@ -172,6 +173,8 @@ struct head_core {
     struct head_labels labels; /* of tiles */
     struct pl_list shadows;    /* head_shadow.link */
     struct head_seconds seconds;
+    uint64_t
+        steps; /* of searches for room and places: what must not grow with how much there is */
 };
 
 /* ---- drain.c */

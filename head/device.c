@@ -295,8 +295,8 @@ static uint64_t evict_replicas(struct head_core *core, struct head_device *devic
     struct pl_list *pos, *tmp;
     uint64_t freed = 0;
 
-    pl_list_for_each_safe(pos, tmp, &device->recent) {
-        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, recent_link);
+    pl_list_for_each_safe(pos, tmp, &device->loose) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, loose_link);
         struct pl_box frame        = buffer->frame;
         struct pl_list *it;
         uint32_t instances = 0;

@@ -131,6 +131,8 @@ struct head_device {
     struct pl_list ending;  /* head_buffer.ending_link */
     struct pl_list
         recent; /* head_buffer.recent_link, least recently named by a launch first */
+    struct pl_list
+        loose; /* head_buffer.loose_link (loose.c); the same order, but for those that came later */
     struct head_spill_host
         *spill; /* it is no device but the memory of this host; NULL: a device */
 };

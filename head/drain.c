@@ -158,12 +158,12 @@ struct look {
     bool start;
 };
 
-static uint64_t obtainable(struct look *look, const struct head_device *device)
+static uint64_t obtainable(struct look *look, struct head_device *device)
 {
     uint64_t *known = &look->obtainable[device->index];
 
     if (*known == UINT64_MAX) {
-        *known = head_spill_obtainable(look->core, device);
+        *known = head_spill_obtainable(look->core, device, UINT64_MAX);
     }
     return *known;
 }
@@ -520,6 +520,7 @@ static void devices_set(struct head_core *core, const char *host, bool draining)
     if (head_spill_host_of(core, host) != NULL) {
         head_spill_host_of(core, host)->home.draining = draining;
     }
+    head_buffers_loosen(core);
     head_seconds_look(core);
 }
 

@@ -145,6 +145,10 @@ void head_use_add(struct head_use *use, struct head_task *task, struct head_buff
     /* Recently named goes to the back: eviction takes from the front (spill.c). In the order of the plan, not of time. */
     pl_list_remove(&buffer->recent_link);
     pl_list_add_tail(&buffer->device->recent, &buffer->recent_link);
+    if (pl_list_linked(&buffer->loose_link)) {
+        pl_list_remove(&buffer->loose_link);
+        pl_list_add_tail(&buffer->device->loose, &buffer->loose_link);
+    }
 
     if (write) {
         supersede(&buffer->readers, box);
@@ -208,6 +212,10 @@ void head_use_remove(struct head_core *core, struct head_use *use)
     pl_list_remove(&use->link);
     if (pl_list_empty(&buffer->writers)) {
         head_written_forget(buffer);
+        if (use->write) {
+            head_buffer_seconds_loosen(buffer);
+            head_seconds_arrived(core, buffer);
+        }
     }
     use->buffer = NULL;
     if (--buffer->uses == 0) {

@@ -212,6 +212,7 @@ void head_tile_lose(struct head_core *core, struct head_tile *tile,
     if (!head_lineage_on(core) || !failure->loss) {
         if (tile->failure == NULL) {
             tile->failure = head_failure_hold(failure);
+            head_tile_loosen(tile);
         }
         return;
     }

@@ -100,6 +100,7 @@ struct head_buffer *head_buffer_restore(struct head_core *core, struct head_devi
     pl_list_init(&buffer->device_link);
     pl_list_init(&buffer->ending_link);
     pl_list_init(&buffer->recent_link);
+    pl_list_init(&buffer->loose_link);
     pl_list_add_tail(&device->buffers, &buffer->device_link);
     pl_list_add_tail(&device->recent, &buffer->recent_link);
     device->bytes_planned += buffer->bytes;
@@ -131,8 +132,14 @@ static void replica_count(const struct head_buffer *buffer, int64_t sign)
 void head_buffer_replica_set(struct head_buffer *buffer, bool replica)
 {
     replica_count(buffer, -1);
-    buffer->replica = replica;
+    if (buffer->replica != replica) {
+        buffer->replica = replica;
+        head_buffer_seconds_loosen(buffer);
+    }
     replica_count(buffer, 1);
+    if (replica) {
+        head_buffer_loosen(buffer);
+    }
 }
 
 void head_buffer_tell(struct head_buffer *buffer)
@@ -182,6 +189,7 @@ void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
         device->bytes_live -= head_spill_rounded(buffer->bytes);
     }
     pl_list_remove(&buffer->recent_link);
+    pl_list_remove(&buffer->loose_link);
     core->object_bytes -= buffer->bytes;
     core->counts.buffers--;
     pl_list_remove(&buffer->device_link);
@@ -207,6 +215,10 @@ void head_instance_add(struct head_core *core, struct head_tile *tile,
     pl_list_add_tail(&tile->instances, &instance->tile_link);
     pl_list_add_tail(&buffer->instances, &instance->buffer_link);
     head_buffer_hold(buffer);
+    tile->spilled += head_device_is_home(buffer->device);
+    if (tile->spilled > 0 || tile->second != NULL) {
+        head_tile_loosen(tile);
+    }
     core->counts.instances++;
 }
 
@@ -216,8 +228,13 @@ void head_instance_remove(struct head_core *core, struct head_instance *instance
 
     pl_list_remove(&instance->tile_link);
     pl_list_remove(&instance->buffer_link);
+    instance->tile->spilled -= head_device_is_home(buffer->device);
     if (instance->tile->second != NULL) {
         head_second_look(core, instance->tile);
+        head_tile_loosen(instance->tile);
+    }
+    if (!pl_list_empty(&buffer->instances)) {
+        head_buffer_loosen(buffer); /* what is left in it may be elsewhere, too */
     }
     pl_pool_put(&instance_pool, instance);
     core->counts.instances--;

@@ -62,6 +62,7 @@ struct head_buffer {
     struct pl_list device_link;
     struct pl_list recent_link; /* head_device.recent */
     struct pl_list ending_link; /* head_device.ending: perhaps to be retired */
+    struct pl_list loose_link;  /* head_device.loose: perhaps to be dropped */
     struct pl_list instances;   /* head_instance.buffer_link */
     struct pl_list readers;     /* head_use.link: unfinished tasks that read */
     struct pl_list writers;     /* head_use.link: unfinished tasks that write */
@@ -104,7 +105,8 @@ struct head_tile {
     struct head_second
         *second; /* it is to be in two places (second.c); NULL: it need not be */
     struct head_failure *failure; /* it will never be right */
-    struct pl_list instances;     /* head_instance.tile_link */
+    struct pl_list instances;     /* head_instance.tile_link .. */
+    uint32_t spilled;             /* .. of which so many are in memory of hosts */
     struct pl_list fragments;     /* head_fragment.tile_link */
     /* space.c */
     struct head_space *space; /* that arrays which show it are in; NULL: none does */
@@ -193,6 +195,16 @@ void head_buffer_stays(struct head_buffer *buffer);
 void head_buffer_ending(struct head_buffer *buffer);
 void head_device_task_sent(const struct head_task *task);
 void head_device_retire(struct head_device *device); /* before a flush */
+
+/* ---- loose.c */
+/* Perhaps it may be dropped now: it is looked at when room is wanted. */
+void head_buffer_loosen(struct head_buffer *buffer);
+/* So may what has it. */
+void head_tile_loosen(const struct head_tile *tile);
+/* .. and what has any of what is in the buffer and is to be in two places. */
+void head_buffer_seconds_loosen(const struct head_buffer *buffer);
+/* A drain begins or ends, or a checkpoint was read: anything may. */
+void head_buffers_loosen(struct head_core *core);
 
 /* ---- object.c */
 struct head_failure *head_failure_create(plasmon_status_t status, uint64_t first_task,

@@ -616,6 +616,16 @@ static struct head_failure *nowhere(struct head_core *core, const struct head_wa
                 "needs one, plasmon_put() and plasmon_get() do not");
         }
     }
+    for (size_t i = 0; i < count; i++) {
+        struct head_failure *stranded =
+            is_input(&wants[i]) && wants[i].array != NULL
+                ? head_spill_stranded(wants[i].array, &wants[i].box)
+                : NULL;
+
+        if (stranded != NULL) {
+            return stranded;
+        }
+    }
     return head_failure_create(PLASMON_ENOTSUP, 0, 0,
                                "the inputs lie on different hosts, and there is no route "
                                "between them yet; place the "

@@ -144,6 +144,7 @@ static void need(struct head_rebuild *rebuild, struct head_tile *tile,
     }
     if (tile->record == NULL || tile->record->runs >= HEAD_RUNS_AGAIN_MAX) {
         (own ? tile : rebuilt->stand_in)->failure = never(core, tile, loss);
+        head_tile_loosen(tile);
         rebuild->never += head_tile_shown(tile) && own;
         return;
     }

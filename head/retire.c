@@ -52,6 +52,7 @@ void head_buffer_stays(struct head_buffer *buffer)
     if (buffer->leaving) {
         buffer->leaving = false;
         buffer->device->bytes_live += head_spill_rounded(buffer->bytes);
+        head_buffer_loosen(buffer);
     }
 }
 
@@ -59,9 +60,6 @@ void head_buffer_ending(struct head_buffer *buffer)
 {
     (void)head_buffer_leaves(
         buffer); /* perhaps somebody still holds it: it is looked at again */
-    if (buffer->spilled != NULL) {
-        return; /* no worker has it */
-    }
     if (!buffer->retired && !buffer->device->gone && pl_list_empty(&buffer->ending_link)) {
         pl_list_add_tail(&buffer->device->ending, &buffer->ending_link);
     }

@@ -17,7 +17,11 @@
  *
  * AGAIN. Whoever removes an instance says so (head_second_look), and so does whoever brings a place: a device that joins, memory of a host, a drain. Before launches
  * are sent, those that were named are looked at, and what is missing is begun: at most MOVING_MAX copies and MOVING_BYTES_MAX at a time, for they take links and
- * memory from the program; those of puts do not wait for others. One that fails is begun again after AGAIN_MS, and so is looked at what found no place.
+ * memory from the program; those of puts do not wait for others. One that fails is begun again after AGAIN_MS.
+ *
+ * NO PLACE. Values that found none wait in a list. Each second the first AGAIN_MAX are looked at again and go to its end, so each has its turn; and for each copy that is
+ * begun one more is, so all go on at once when there is room again. A place that must be made, on a device that is full, is looked for on one after the other, at
+ * FULL_MAX in vain a second and PUT_MAX for a put; the next search begins where the last one ended. So what the head does for them is the same however many wait.
  *
  * A HOST THAT JOINS. Values whose copies are all on one host get one on another. The one on another device of the first host is an ordinary replica from then
  * on (one of memory of a host may be dropped): so it has moved when somebody wants its room.
@@ -39,9 +43,12 @@
 
 enum {
     MOVING_MAX = 32,
-    LOOK_MAX   = 512, /* in one go */
-    FULL_MAX   = 16,  /* full devices, in one go */
-    PARTS_MAX  = 16,  /* of a value, in one go: the rest come when these are there */
+    LOOK_MAX   = 512,  /* in one go */
+    VAIN_MAX   = 4,    /* that are still on their way, likewise */
+    AGAIN_MAX  = 1024, /* of those that found no place, in a second */
+    FULL_MAX   = 256,  /* full devices, in vain, in a second .. */
+    PUT_MAX    = 4,    /* .. and for one put */
+    PARTS_MAX  = 16,   /* of a value, in one go: the rest come when these are there */
     AGAIN_MS   = 1000
 };
 #define MOVING_BYTES_MAX (UINT64_C(1) << 30)
@@ -53,6 +60,7 @@ void head_seconds_init(struct head_core *core)
     for (int i = 0; i < HEAD_SECOND_STATES; i++) {
         pl_list_init(&core->seconds.lists[i]);
     }
+    core->seconds.looks = FULL_MAX;
 }
 
 static void take_off(struct head_seconds *seconds, const struct head_second *second)
@@ -86,13 +94,15 @@ static void saw(struct head_core *core, struct head_second *second,
     core->seconds.safe_count[second->safety]++;
 }
 
-void head_second_add(struct head_core *core, struct head_tile *tile, uint64_t bytes)
+void head_second_add(struct head_core *core, struct head_tile *tile, uint64_t bytes,
+                     bool warned)
 {
     struct head_second *second = head_alloc(sizeof(*second));
 
-    second->tile  = tile;
-    second->bytes = bytes;
-    tile->second  = second;
+    second->tile   = tile;
+    second->bytes  = bytes;
+    second->warned = warned;
+    tile->second   = second;
     core->seconds.safe_count[HEAD_SAFE_NOT]++;
     pl_list_init(&second->link);
     put_to(core, second, HEAD_SECOND_DUE);
@@ -116,26 +126,45 @@ void head_second_look(struct head_core *core, struct head_tile *tile)
     }
 }
 
-static void all_due(struct head_core *core, enum head_second_state state)
+/* It is the next one that is looked at of what moves. */
+void head_seconds_arrived(struct head_core *core, const struct head_buffer *buffer)
+{
+    const struct pl_list *pos;
+
+    pl_list_for_each(pos, &buffer->instances) {
+        struct head_second *second =
+            pl_container_of(pos, const struct head_instance, buffer_link)->tile->second;
+
+        if (second != NULL && second->state == HEAD_SECOND_MOVING) {
+            pl_list_remove(&second->link);
+            pl_list_add_head(&core->seconds.lists[HEAD_SECOND_MOVING], &second->link);
+        }
+    }
+}
+
+/* The first so many. */
+static void make_due(struct head_core *core, enum head_second_state state, uint64_t count)
 {
     struct pl_list *list = &core->seconds.lists[state];
 
-    while (!pl_list_empty(list)) {
+    for (uint64_t i = 0; i < count && !pl_list_empty(list); i++) {
+        core->steps++;
         put_to(core, pl_list_first(list, struct head_second, link), HEAD_SECOND_DUE);
     }
 }
 
 void head_seconds_look(struct head_core *core)
 {
-    all_due(core, HEAD_SECOND_WANTING);
-    all_due(core, HEAD_SECOND_REST);
+    make_due(core, HEAD_SECOND_WANTING, UINT64_MAX);
+    make_due(core, HEAD_SECOND_REST, UINT64_MAX);
 }
 
 void head_seconds_tick(struct head_core *core)
 {
     if (core->now_ms - core->seconds.wanting_ms >= AGAIN_MS) {
         core->seconds.wanting_ms = core->now_ms;
-        all_due(core, HEAD_SECOND_WANTING);
+        core->seconds.looks      = FULL_MAX;
+        make_due(core, HEAD_SECOND_WANTING, AGAIN_MAX);
     }
 }
 
@@ -293,14 +322,15 @@ static uint32_t parts_of(struct head_tile *tile, struct head_second_part out[PAR
     return count;
 }
 
-static void make(struct head_core *core, struct head_second *second)
+/* false: nothing was begun. */
+static bool make(struct head_core *core, struct head_second *second, uint32_t *io_looks)
 {
     struct head_second_part parts[PARTS_MAX];
     uint32_t count = head_second_wanted(second->tile) ? parts_of(second->tile, parts) : 0;
     bool begun     = false;
 
     for (uint32_t i = 0; i < count; i++) {
-        begun |= head_second_part_make(core, &parts[i]);
+        begun |= head_second_part_make(core, &parts[i], io_looks);
     }
     settle(core, second);
     if (second->state == HEAD_SECOND_MOVING) {
@@ -311,33 +341,49 @@ static void make(struct head_core *core, struct head_second *second)
         head_array_release(core, parts[i].array);
     }
     core->seconds.made += begun;
+    return begun;
 }
 
 void head_second_want(struct head_core *core, struct head_array *array)
 {
     struct head_tile *tile =
         pl_list_first(&array->fragments, struct head_fragment, array_link)->tile;
+    uint32_t looks = PUT_MAX;
 
     if (!array->put_replica || pl_list_empty(&tile->instances) || tile->failure != NULL ||
         tile->second != NULL) {
         return;
     }
-    core->seconds.looks = UINT32_MAX;
-    head_second_add(core, tile, head_second_bytes(array, &array->extent));
-    make(core, tile->second);
+    head_second_add(core, tile, head_second_bytes(array, &array->extent), false);
+    (void)make(core, tile->second, &looks);
 }
 
 /* ------------------------------------------------------------------------------------------ all of them */
 
-/* Those whose copy has come, of a few. */
+/* Those whose copy has come: they are the first. */
 static void moving_look(struct head_core *core)
 {
     struct pl_list *list = &core->seconds.lists[HEAD_SECOND_MOVING];
-    uint64_t looks = pl_min_u64(core->seconds.counts[HEAD_SECOND_MOVING], 2 * MOVING_MAX);
+    uint32_t in_vain     = 0;
 
-    while (looks-- > 0 && !pl_list_empty(list)) {
-        settle(core,
-               pl_list_first(list, struct head_second, link)); /* to the end, or off */
+    while (in_vain < VAIN_MAX && !pl_list_empty(list)) {
+        struct head_second *second = pl_list_first(list, struct head_second, link);
+
+        core->steps++;
+        settle(core, second); /* to the end, or off */
+        in_vain += second->state == HEAD_SECOND_MOVING;
+    }
+}
+
+/* A place was found, so perhaps there is one for the next value that waits; not for one whose copy failed a moment ago. */
+static void next_due(struct head_core *core)
+{
+    const struct head_second *next =
+        pl_list_first(&core->seconds.lists[HEAD_SECOND_WANTING], struct head_second, link);
+
+    if (next != NULL &&
+        (next->tried_ms == 0 || core->now_ms - next->tried_ms >= AGAIN_MS)) {
+        make_due(core, HEAD_SECOND_WANTING, 1);
     }
 }
 
@@ -346,7 +392,6 @@ void head_seconds_make(struct head_core *core)
     struct head_seconds *seconds = &core->seconds;
     struct pl_list *due          = &seconds->lists[HEAD_SECOND_DUE];
 
-    seconds->looks = FULL_MAX;
     moving_look(core);
     for (uint32_t i = 0; i < LOOK_MAX && !pl_list_empty(due) &&
                          seconds->counts[HEAD_SECOND_MOVING] < MOVING_MAX &&
@@ -354,10 +399,13 @@ void head_seconds_make(struct head_core *core)
          i++) {
         struct head_second *second = pl_list_first(due, struct head_second, link);
 
+        core->steps++;
         if (second->tries > 0 && core->now_ms - second->tried_ms < AGAIN_MS) {
             settle(core, second); /* the last one failed */
         } else {
-            make(core, second);
+            if (make(core, second, &seconds->looks)) {
+                next_due(core);
+            }
         }
     }
 }

@@ -17,10 +17,10 @@ enum head_safety {
 };
 
 enum head_second_state {
-    HEAD_SECOND_DUE,    /* to be looked at: a copy went, or a place came */
-    HEAD_SECOND_MOVING, /* a copy is on its way */
-    HEAD_SECOND_WANTING, /* there is no place for one, or none on another host: looked at again in a while */
-    HEAD_SECOND_REST, /* as safe as the cluster's hosts allow */
+    HEAD_SECOND_DUE,     /* to be looked at: a copy went, or a place came */
+    HEAD_SECOND_MOVING,  /* a copy is on its way */
+    HEAD_SECOND_WANTING, /* there is no place for one, or none on another host: looked at again when its turn comes */
+    HEAD_SECOND_REST,    /* as safe as the cluster's hosts allow */
     HEAD_SECOND_STATES,
 };
 
@@ -41,9 +41,10 @@ struct head_seconds {
     uint64_t counts[HEAD_SECOND_STATES];
     uint64_t moving_bytes;
     uint64_t safe_count[HEAD_SAFE_COUNT]; /* by what was seen last */
-    uint64_t made;       /* copies that were begun after the put, since this head runs */
-    uint64_t wanting_ms; /* those that want a place were looked at then */
-    uint32_t looks;      /* at full devices, left in this go */
+    uint64_t made;                        /* copies that were begun after the put */
+    uint64_t wanting_ms; /* some of those that want a place were looked at then */
+    uint32_t looks;      /* at full devices, in vain, left in this second */
+    uint32_t full_next;  /* the device that is the next one of these */
 };
 
 void head_seconds_init(struct head_core *core);
@@ -55,10 +56,13 @@ plasmon_status_t head_second_admit(struct head_core *core, struct head_array *ar
                                    struct pl_err *err) PL_MUST_CHECK;
 /* All of it has been put: a second copy is begun, and there will be one for as long as a client shows it. */
 void head_second_want(struct head_core *core, struct head_array *array);
-/* As of a checkpoint: it is looked at before anything else is done with it. */
-void head_second_add(struct head_core *core, struct head_tile *tile, uint64_t bytes);
+/* As of a checkpoint: it is looked at before anything else is done with it. warned: that it has one copy has been said. */
+void head_second_add(struct head_core *core, struct head_tile *tile, uint64_t bytes,
+                     bool warned);
 /* A copy of it went. */
 void head_second_look(struct head_core *core, struct head_tile *tile);
+/* Nobody writes in the buffer any more: what is in it is there, if it was on its way. */
+void head_seconds_arrived(struct head_core *core, const struct head_buffer *buffer);
 /* Its bytes go. */
 void head_second_end(struct head_core *core, struct head_tile *tile);
 /* A place came, or is about to go: a device, memory of a host, a drain. */

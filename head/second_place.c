@@ -68,29 +68,51 @@ static struct head_device *device_with_room(struct head_core *core,
     return best;
 }
 
-/* Else one where there is room when something is dropped or spilled; that is looked for at `looks` devices, for it takes time. NULL: none. */
+/*
+ * One where there is room when something is dropped or spilled. That takes time, so at *io_looks devices at most it is looked for in vain, beginning where the last
+ * search ended. NULL: none was found.
+ */
+static struct head_device *device_made_room(struct head_core *core,
+                                            const struct head_second_part *part, bool apart,
+                                            uint32_t *io_looks)
+{
+    uint32_t count = (uint32_t)core->devices.count, first = core->seconds.full_next;
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t index             = (first + i) % count;
+        struct head_device *device = head_device_at(core, index);
+
+        if (*io_looks == 0) {
+            break;
+        }
+        if (!may_get_it(part, device, apart)) {
+            continue;
+        }
+        core->seconds.full_next = index; /* if there is room it has some for the next one */
+        if (head_spill_obtainable(core, device, part->bytes) >= part->bytes) {
+            return device;
+        }
+        core->seconds.full_next = (index + 1) % count;
+        (*io_looks)--;
+    }
+    return NULL;
+}
+
 static struct head_device *device_for(struct head_core *core,
-                                      const struct head_second_part *part, bool apart)
+                                      const struct head_second_part *part, bool apart,
+                                      uint32_t *io_looks)
 {
     struct head_device *device = device_with_room(core, part, apart);
 
-    for (uint32_t i = 0; device == NULL && i < core->devices.count; i++) {
-        struct head_device *full = head_device_at(core, i);
-
-        if (may_get_it(part, full, apart) && core->seconds.looks > 0) {
-            core->seconds.looks--;
-            device = head_spill_obtainable(core, full) >= part->bytes ? full : NULL;
-        }
-    }
-    return device;
+    return device != NULL ? device : device_made_room(core, part, apart, io_looks);
 }
 
 /* Room as it is is known at once; what would come free is counted copy by copy. */
-static bool host_has_room(const struct head_spill_host *spill, uint64_t bytes)
+static bool host_has_room(struct head_spill_host *spill, uint64_t bytes)
 {
     return spill->slab != HEAD_SLAB_FAILED && bytes <= spill->config.memory_bytes &&
            (head_spill_room_free(spill, bytes) ||
-            bytes <= head_spill_host_room(spill, bytes));
+            bytes <= head_spill_host_room(spill, bytes, bytes));
 }
 
 /* Of its buffers the one from which a copy in memory of its host can be made now. */
@@ -103,7 +125,7 @@ static struct head_buffer *buffer_for_host(struct head_core *core,
         const struct head_instance *instance =
             pl_container_of(pos, const struct head_instance, tile_link);
         struct head_buffer *buffer = instance->buffer;
-        const struct head_spill_host *spill;
+        struct head_spill_host *spill;
 
         if (buffer->spilled != NULL ||
             !head_second_counts(buffer, &(struct head_counted){.but = NULL}) ||
@@ -141,13 +163,15 @@ plasmon_status_t head_second_admit(struct head_core *core, struct head_array *ar
                                           .box   = fragment->box,
                                           .bytes =
                                               head_second_bytes(array, &fragment->box)};
+    uint32_t looks                     = UINT32_MAX;
     char bytes[32];
 
-    core->seconds.looks = UINT32_MAX;
     head_spill_plan_begin(core);
     head_spill_keep(core, array, &fragment->box);
-    if (device_for(core, &part, true) != NULL || buffer_for_host(core, &part) != NULL ||
-        device_for(core, &part, false) != NULL || device_to_come(core, &part)) {
+    /* Any place will do: first where it is known at once. */
+    if (device_with_room(core, &part, false) != NULL ||
+        buffer_for_host(core, &part) != NULL || device_to_come(core, &part) ||
+        device_made_room(core, &part, false, &looks) != NULL) {
         return PLASMON_OK;
     }
     return pl_err_set(
@@ -161,9 +185,9 @@ plasmon_status_t head_second_admit(struct head_core *core, struct head_array *ar
 /* ------------------------------------------------------------------------------------------ a copy */
 
 static bool copy_to_device(struct head_core *core, const struct head_second_part *part,
-                           bool apart)
+                           bool apart, uint32_t *io_looks)
 {
-    struct head_device *device   = device_for(core, part, apart);
+    struct head_device *device   = device_for(core, part, apart, io_looks);
     struct head_failure *failure = NULL;
     struct head_buffer *copy     = NULL;
 
@@ -200,7 +224,8 @@ static bool copy_to_host(struct head_core *core, const struct head_second_part *
     return true;
 }
 
-bool head_second_part_make(struct head_core *core, const struct head_second_part *part)
+bool head_second_part_make(struct head_core *core, const struct head_second_part *part,
+                           uint32_t *io_looks)
 {
     enum head_safety safe = head_second_safety_of(part->tile, &part->box,
                                                   &(struct head_counted){.settled = false});
@@ -210,7 +235,7 @@ bool head_second_part_make(struct head_core *core, const struct head_second_part
     }
     head_spill_plan_begin(core);
     head_spill_keep(core, part->array, &part->box);
-    return copy_to_device(core, part, true) ||
+    return copy_to_device(core, part, true, io_looks) ||
            (safe == HEAD_SAFE_ONE &&
-            (copy_to_host(core, part) || copy_to_device(core, part, false)));
+            (copy_to_host(core, part) || copy_to_device(core, part, false, io_looks)));
 }

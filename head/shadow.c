@@ -124,12 +124,11 @@ static struct head_device *second_home(struct head_core *core,
 
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);
-        uint64_t room =
-            device->bytes_total - pl_min_u64(device->bytes_total, device->bytes_planned);
-        bool away = head_device_apart(device, first->device);
+        uint64_t room              = head_spill_free(core, device);
+        bool away                  = head_device_apart(device, first->device);
 
         if (device == first->device || device->gone || !device->joined ||
-            device->draining || room < first->bytes ||
+            device->draining || room < head_spill_rounded(first->bytes) ||
             !head_move_possible(first->device, device)) {
             continue;
         }

@@ -280,6 +280,9 @@ void head_space_hide(struct head_array *array, struct head_tile *tile, uint64_t 
     if (tile->showing == 0) {
         pl_list_remove(&tile->space_link);
         tile->space = NULL;
+        if (tile->second != NULL) {
+            head_tile_loosen(tile);
+        }
     }
 }
 

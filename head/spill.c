@@ -28,7 +28,8 @@
 
 enum {
     RESERVE_PART = 16,
-    LOOK_MAX     = 512 /* buffers, for the one that is needed last */
+    LOOK_MAX =
+        512 /* buffers, for the one that is needed last; for small ones when host memory is nearly full */
 };
 
 uint64_t head_spill_rounded(uint64_t bytes)
@@ -341,20 +342,53 @@ static bool may_be_dropped(struct head_core *core, struct head_buffer *buffer,
            head_spill_reserve(core, spill, 0, purpose) && head_spill_droppable(buffer);
 }
 
-/* It goes, if it may; the buffer may be freed. */
+/* It goes, if it may; the buffer may be freed. *io_refused: host memory had no room for so much. */
 static bool let_go(struct head_core *core, struct head_buffer *buffer,
-                   enum head_spill_for purpose)
+                   enum head_spill_for purpose, uint64_t *io_refused)
 {
     struct pl_box frame = buffer->frame;
+    uint64_t bytes      = head_spill_rounded(buffer->bytes);
 
-    if (!may_go(core, buffer) ||
-        (!may_be_dropped(core, buffer, purpose) &&
-         (!writers_are_its_own(buffer) ||
-          !head_spill_out(core, buffer, HEAD_SPILL_ROOM, purpose)))) {
+    core->steps++;
+    if (!may_go(core, buffer)) {
         return false;
+    }
+    if (!may_be_dropped(core, buffer, purpose)) {
+        if (bytes >= *io_refused || !writers_are_its_own(buffer)) {
+            return false;
+        }
+        if (!head_spill_out(core, buffer, HEAD_SPILL_ROOM, purpose)) {
+            *io_refused = bytes;
+            return false;
+        }
     }
     head_buffer_forget(core, buffer, &frame, UINT64_MAX);
     return true;
+}
+
+/*
+ * What may be dropped goes, in the order of its use, until so much is free there. What it turns out that may not is not looked at again before something has
+ * changed (loose.c).
+ */
+static void drop_until(struct head_core *core, struct head_device *device,
+                       enum head_spill_for purpose, uint64_t live_max)
+{
+    struct pl_list *pos, *tmp;
+
+    pl_list_for_each_safe(pos, tmp, &device->loose) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, loose_link);
+        struct pl_box frame        = buffer->frame;
+
+        if (device->bytes_live <= live_max) {
+            return;
+        }
+        core->steps++;
+        if (!head_spill_droppable(buffer)) {
+            pl_list_remove(&buffer->loose_link);
+        } else if (may_go(core, buffer) && may_be_dropped(core, buffer, purpose)) {
+            head_buffer_forget(core, buffer, &frame, UINT64_MAX); /* may free it */
+        }
+    }
 }
 
 /* Of the least recently used ones that may go, what is needed last; one that is not needed at all, as far as one sees, at once. */
@@ -387,8 +421,9 @@ static struct head_buffer *needed_last(struct head_core *core, struct head_devic
 static bool make_room(struct head_core *core, struct head_device *device, uint64_t bytes,
                       enum head_spill_for purpose)
 {
-    uint64_t room = room_of(device);
+    uint64_t room = room_of(device), refused = UINT64_MAX;
     struct pl_list *pos, *tmp;
+    uint32_t in_vain = 0;
 
     if (device->bytes_live + bytes > room) {
         head_shadow_give_way(core, device, device->bytes_live + bytes - room);
@@ -400,15 +435,20 @@ static bool make_room(struct head_core *core, struct head_device *device, uint64
     while (head_lookahead_some(core) && device->bytes_live + bytes > room) {
         struct head_buffer *buffer = needed_last(core, device);
 
-        if (buffer == NULL || !let_go(core, buffer, purpose)) {
+        if (buffer == NULL || !let_go(core, buffer, purpose, &refused)) {
             break; /* nothing more is to be gained by looking ahead */
         }
     }
     pl_list_for_each_safe(pos, tmp, &device->recent) {
-        if (device->bytes_live + bytes <= room) {
+        if (device->bytes_live + bytes <= room || in_vain == LOOK_MAX) {
             break;
         }
-        (void)let_go(core, pl_container_of(pos, struct head_buffer, recent_link), purpose);
+        in_vain += !let_go(core, pl_container_of(pos, struct head_buffer, recent_link),
+                           purpose, &refused) &&
+                   refused != UINT64_MAX;
+    }
+    if (in_vain == LOOK_MAX) { /* of the rest, what needs no host memory */
+        drop_until(core, device, purpose, room - pl_min_u64(bytes, room));
     }
     return device->bytes_live + bytes <= room;
 }
@@ -418,31 +458,70 @@ bool head_spill_room(struct head_core *core, struct head_device *device, uint64_
     return make_room(core, device, bytes, HEAD_SPILL_FOR_NEW);
 }
 
-/* Of its values in the order that they would go, as let_go() does it: so much would come free. */
-static uint64_t may_come_free(struct head_core *core, const struct head_device *device)
+/* As the order of use has them, of the first so many. */
+static uint64_t largest_of(struct head_core *core, const struct head_device *device,
+                           uint64_t looks)
 {
-    const struct head_spill_host *spill = head_spill_host_of(core, device->host);
-    uint64_t largest = 0, left = 0, free = 0;
-    struct pl_list *pos;
+    const struct pl_list *pos;
+    uint64_t largest = 0;
 
     pl_list_for_each(pos, &device->recent) {
         const struct head_buffer *buffer =
-            pl_container_of(pos, struct head_buffer, recent_link);
+            pl_container_of(pos, const struct head_buffer, recent_link);
 
+        if (looks-- == 0) {
+            break;
+        }
+        core->steps++;
         largest = pl_max_u64(largest, head_spill_rounded(buffer->bytes));
     }
-    left = spill != NULL ? head_spill_host_room(spill, largest) : 0;
+    return largest;
+}
+
+/* What may be dropped: so much, or as far as it is enough. */
+static uint64_t may_be_dropped_bytes(struct head_core *core, struct head_device *device,
+                                     uint64_t enough)
+{
+    struct pl_list *pos, *tmp;
+    uint64_t free = 0;
+
+    pl_list_for_each_safe(pos, tmp, &device->loose) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, loose_link);
+
+        if (free >= enough) {
+            break;
+        }
+        core->steps++;
+        if (!head_spill_droppable(buffer)) {
+            pl_list_remove(&buffer->loose_link);
+        } else if (may_go(core, buffer)) {
+            free += head_spill_rounded(buffer->bytes);
+        }
+    }
+    return free;
+}
+
+/* And of what is not, what may be spilled, as let_go() does it. */
+static uint64_t may_be_spilled_bytes(struct head_core *core,
+                                     const struct head_device *device, uint64_t enough)
+{
+    struct head_spill_host *spill = head_spill_host_of(core, device->host);
+    uint64_t looks = enough == UINT64_MAX ? UINT64_MAX : LOOK_MAX, free = 0, left = 0;
+    const struct pl_list *pos;
+
+    if (spill != NULL && enough > 0 && head_spill_host_room(spill, 1, 1) > 0) {
+        left = head_spill_host_room(spill, largest_of(core, device, looks), enough);
+    }
     pl_list_for_each(pos, &device->recent) {
         struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, recent_link);
         uint64_t bytes             = head_spill_rounded(buffer->bytes);
 
-        if (!may_go(core, buffer)) {
-            continue;
+        if (free >= enough || left == 0 || looks-- == 0) {
+            break;
         }
-        if (head_spill_droppable(buffer)) {
-            free += bytes;
-        } else if (bytes <= left && bytes <= spill->config.memory_bytes &&
-                   writers_are_its_own(buffer)) {
+        core->steps++;
+        if (bytes <= left && bytes <= spill->config.memory_bytes && may_go(core, buffer) &&
+            writers_are_its_own(buffer) && !head_spill_droppable(buffer)) {
             free += bytes;
             left -= bytes;
         }
@@ -450,39 +529,40 @@ static uint64_t may_come_free(struct head_core *core, const struct head_device *
     return free;
 }
 
+/* Without the part that spilling keeps, where nothing is spilled. */
+static uint64_t room_there(struct head_core *core, const struct head_device *device)
+{
+    return head_spill_host_of(core, device->host) != NULL
+               ? room_of(device)
+               : device->bytes_total -
+                     pl_min_u64(device->bytes_graphs, device->bytes_total);
+}
+
 uint64_t head_spill_free(struct head_core *core, const struct head_device *device)
 {
-    uint64_t room =
-        head_spill_host_of(core, device->host) != NULL
-            ? room_of(device)
-            : device->bytes_total - pl_min_u64(device->bytes_graphs, device->bytes_total);
+    uint64_t room = room_there(core, device);
 
     return room - pl_min_u64(device->bytes_live, room);
 }
 
-uint64_t head_spill_obtainable(struct head_core *core, const struct head_device *device)
+uint64_t head_spill_obtainable(struct head_core *core, struct head_device *device,
+                               uint64_t enough)
 {
-    return head_spill_free(core, device) + head_shadow_bytes(core, device) +
-           may_come_free(core, device);
+    uint64_t free = head_spill_free(core, device) + head_shadow_bytes(core, device);
+
+    free += may_be_dropped_bytes(core, device, enough - pl_min_u64(free, enough));
+    return free + may_be_spilled_bytes(core, device, enough - pl_min_u64(free, enough));
 }
 
 bool head_spill_obtain(struct head_core *core, struct head_device *device, uint64_t bytes)
 {
-    struct pl_list *pos, *tmp;
+    uint64_t room = room_there(core, device);
 
     if (head_spill_free(core, device) < bytes) {
         head_shadow_give_way(core, device, bytes);
     }
-    pl_list_for_each_safe(pos, tmp, &device->recent) {
-        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, recent_link);
-        struct pl_box frame        = buffer->frame;
-
-        if (head_spill_free(core, device) >= bytes) {
-            return true;
-        }
-        if (may_go(core, buffer) && may_be_dropped(core, buffer, HEAD_SPILL_FOR_NEW)) {
-            head_buffer_forget(core, buffer, &frame, UINT64_MAX); /* may free it */
-        }
+    if (bytes <= room) {
+        drop_until(core, device, HEAD_SPILL_FOR_NEW, room - bytes);
     }
     return head_spill_room(core, device, bytes) && head_spill_free(core, device) >= bytes;
 }
@@ -583,11 +663,27 @@ static bool restore(struct head_core *core, struct head_buffer *copy,
     return true;
 }
 
-/* A copy that has some of the box, where no device has it: rather one of a host that stays. NULL: none is needed. */
+/* A device that can read there. */
+static bool is_readable(const struct head_buffer *copy)
+{
+    struct head_core *core = copy->device->spill->core;
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        if (device->joined && !device->gone &&
+            strcmp(device->host, copy->device->host) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A copy that has some of the box, where no device has it: rather one that can be read, of a host that stays. NULL: none is needed. */
 static struct head_buffer *copy_needed(const struct head_tile *tile,
                                        const struct pl_box *box)
 {
-    struct head_buffer *leaving = NULL;
+    struct head_buffer *other = NULL;
     struct pl_list *pos;
 
     if (tile->failure != NULL || on_devices(tile, box)) {
@@ -600,13 +696,37 @@ static struct head_buffer *copy_needed(const struct head_tile *tile,
 
         if (instance->buffer->spilled != NULL &&
             pl_box_intersection(&instance->box, box, &part) && !on_devices(tile, &part)) {
-            if (!instance->buffer->device->draining) {
+            bool readable = is_readable(instance->buffer);
+
+            if (readable && !instance->buffer->device->draining) {
                 return instance->buffer;
             }
-            leaving = instance->buffer;
+            other = readable || other == NULL ? instance->buffer : other;
         }
     }
-    return leaving;
+    return other;
+}
+
+struct head_failure *head_spill_stranded(struct head_array *array, const struct pl_box *box)
+{
+    const struct pl_list *pos;
+
+    pl_list_for_each(pos, &array->fragments) {
+        const struct head_fragment *fragment =
+            pl_container_of(pos, const struct head_fragment, array_link);
+        const struct head_buffer *copy;
+        struct pl_box part;
+
+        if (pl_box_intersection(&fragment->box, box, &part) &&
+            (copy = copy_needed(fragment->tile, &part)) != NULL && !is_readable(copy)) {
+            return head_failure_create(
+                PLASMON_EUNREACHABLE, 0, 0,
+                "the only copy of a value is in host memory of %s, which has no device "
+                "left, and no other host's can read there; release it and put it again",
+                copy->device->node);
+        }
+    }
+    return NULL;
 }
 
 bool head_spill_missing(struct head_array *array, const struct pl_box *box)

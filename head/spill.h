@@ -5,7 +5,7 @@
  *   lookahead.c     what the tasks of a frame are about to read, so that it does not go
  *   write_back.c    copying to host memory before there is need
  *   spill_host.c    a host: how much it takes, and which buffers have a copy there
- *   spill_places.c  its slab: where in it they lie, and the launches that need them there
+ *   spill_places.c  its slab: where in it they lie, and the launches that need them there; spill_holes.c what is free
  *   spill_store.c   what its store is asked to do, and answers
  *   spill_undo.c    taking back a spill that finds no place
  *
@@ -19,6 +19,7 @@
 #include "head/core.h"
 #include "head/device.h"
 #include "head/object.h"
+#include "head/spill_holes.h"
 
 struct head_launch;
 struct head_run;
@@ -44,6 +45,7 @@ struct head_spilled {
     uint64_t file;              /* its number at the store; 0: none */
     bool busy;                  /* the store writes it, reads it or moves it */
     struct pl_list range_link;  /* head_spill_host.ranges */
+    struct head_hole hole;      /* placed: what is free behind it */
     struct pl_list recent_link; /* head_spill_host.recent */
 };
 
@@ -60,11 +62,13 @@ struct head_spill_host {
     struct head_spill_config config;
     enum head_slab_state
         slab; /* made when something is to go there first, of config.memory_bytes */
-    uint64_t slab_bytes;   /* READY: so much of it can be used, from its beginning .. */
-    bool slab_growing;     /* .. and the store was asked for more */
-    uint64_t slab_buffer;  /* its number at the workers */
-    char *slab_why;        /* FAILED: the store's text */
-    struct pl_list ranges; /* head_spilled.range_link, by offset */
+    uint64_t slab_bytes;     /* READY: so much of it can be used, from its beginning .. */
+    bool slab_growing;       /* .. and the store was asked for more */
+    uint64_t slab_buffer;    /* its number at the workers */
+    char *slab_why;          /* FAILED: the store's text */
+    struct pl_list ranges;   /* head_spilled.range_link, by offset */
+    struct head_holes holes; /* between them, .. */
+    struct head_hole hole;   /* .. and before the first */
     struct pl_list
         recent; /* head_spilled.recent_link: in the slab, least recently bound first */
     struct pl_map sizes; /* bytes -> how many copies take so many, as (uintptr_t) .. */
@@ -128,11 +132,13 @@ void head_spill_keep_buffer(struct head_core *core, struct head_buffer *buffer);
 bool head_spill_room(struct head_core *core, struct head_device *device, uint64_t bytes);
 /*
  * For what must find room (drain.c). free: so much could be made now, on a device whose host takes nothing without the part that spilling keeps; obtainable:
- * and so much if what may be dropped were dropped and what may be spilled were spilled. obtain: does that, replicas and what has a copy in host
+ * and so much if what may be dropped were dropped and what may be spilled were spilled: as far as it is enough, and of what would be spilled only what was not used
+ * for the longest time; enough UINT64_MAX: all of it. obtain: does that, replicas and what has a copy in host
  * memory first, then what was not used for the longest time, until so much is free. false: it is not; what went stays where it went.
  */
 uint64_t head_spill_free(struct head_core *core, const struct head_device *device);
-uint64_t head_spill_obtainable(struct head_core *core, const struct head_device *device);
+uint64_t head_spill_obtainable(struct head_core *core, struct head_device *device,
+                               uint64_t enough);
 bool head_spill_obtain(struct head_core *core, struct head_device *device, uint64_t bytes);
 /* Whatever of the box lies in host memory only is brought to `device`, or to one that it can come from. false: *out_failure. */
 bool head_spill_bring(struct head_core *core, struct head_array *array,
@@ -140,6 +146,9 @@ bool head_spill_bring(struct head_core *core, struct head_array *array,
                       struct head_failure **out_failure);
 /* Is some of the box on no device, but in host memory? */
 bool head_spill_missing(struct head_array *array, const struct pl_box *box);
+/* Some of the box is in memory of a host that has no device, and nowhere else. NULL: none is. */
+struct head_failure *head_spill_stranded(struct head_array *array,
+                                         const struct pl_box *box);
 /* Room for all that the run makes and brings, then bring what is spilled. false: it can never fit, or a copy is lost; *out_failure. */
 bool head_spill_for_run(struct head_core *core, const struct head_run *run,
                         struct head_device *device, struct head_failure **out_failure);
@@ -179,9 +188,10 @@ bool head_spill_reserve(struct head_core *core, struct head_spill_host *spill,
 void head_spill_size_add(struct head_spill_host *spill, uint64_t bytes);
 /*
  * About so much more can be copied there, in pieces of at most `largest`, with copies dropped that lie on a device, too. An estimate: the next copy may
- * take less, never more than head_spill_copy() gives.
+ * take less, never more than head_spill_copy() gives. Not counted beyond `enough`.
  */
-uint64_t head_spill_host_room(const struct head_spill_host *spill, uint64_t largest);
+uint64_t head_spill_host_room(struct head_spill_host *spill, uint64_t largest,
+                              uint64_t enough);
 /* Nothing needs it any more: head_buffer_release() frees it. */
 void head_spill_freed(struct head_core *core, struct head_buffer *buffer);
 /* The host is gone, and what lay in its memory. */
@@ -226,6 +236,8 @@ bool head_lookahead_some(const struct head_core *core);
 size_t head_lookahead_next(const struct head_buffer *buffer);
 
 /* ---- spill_places.c */
+/* Those of a checkpoint are there. */
+void head_spill_places_loaded(struct head_spill_host *spill);
 /* A launch that reads or writes a spilled buffer got its number. */
 void head_spill_queue(struct head_task *task);
 /* Not yet: its bytes have no place, or are on their way from a file. */

@@ -55,6 +55,7 @@ void head_spill_host_create(struct head_core *core, const char *host,
     pl_list_init(&spill->home.buffers);
     pl_list_init(&spill->home.ending);
     pl_list_init(&spill->home.recent);
+    pl_list_init(&spill->home.loose);
     pl_list_init(&spill->ranges);
     pl_list_init(&spill->recent);
     pl_list_init(&spill->queue);
@@ -124,6 +125,7 @@ static bool is_other_copy(const struct head_buffer *buffer, const void *user)
     return buffer != copy && buffer->device == copy->device && buffer->spilled->filled;
 }
 
+/* Is all that is in it elsewhere, where it is as safe? */
 static bool copy_droppable(const struct head_buffer *copy)
 {
     struct pl_list *pos;
@@ -166,13 +168,15 @@ static bool drop_copies(struct head_core *core, struct head_spill_host *spill,
     struct pl_list *pos, *tmp;
     uint64_t dropped = 0;
 
-    pl_list_for_each_safe(pos, tmp, &spill->home.recent) {
-        struct head_buffer *copy = pl_container_of(pos, struct head_buffer, recent_link);
+    pl_list_for_each_safe(pos, tmp, &spill->home.loose) {
+        struct head_buffer *copy = pl_container_of(pos, struct head_buffer, loose_link);
         uint64_t size            = copy->spilled->bytes;
 
         if (dropped >= bytes) {
             break;
         }
+        core->steps++;
+        pl_list_remove(&copy->loose_link); /* it goes, or may not */
         dropped += head_spill_copy_drop(core, copy) ? size : 0;
     }
     return dropped >= bytes;
@@ -233,18 +237,26 @@ bool head_spill_reserve(struct head_core *core, struct head_spill_host *spill,
     return taken <= room || drop_copies(core, spill, taken - room);
 }
 
-uint64_t head_spill_host_room(const struct head_spill_host *spill, uint64_t largest)
+uint64_t head_spill_host_room(struct head_spill_host *spill, uint64_t largest,
+                              uint64_t enough)
 {
     uint64_t room =
         spill->slab != HEAD_SLAB_FAILED ? room_for(spill, largest, HEAD_SPILL_FOR_NEW) : 0;
     uint64_t taken = spill->home.bytes_live;
-    const struct pl_list *pos;
+    struct pl_list *pos, *tmp;
 
-    pl_list_for_each(pos, &spill->home.recent) {
-        const struct head_buffer *copy =
-            pl_container_of(pos, struct head_buffer, recent_link);
+    pl_list_for_each_safe(pos, tmp, &spill->home.loose) {
+        struct head_buffer *copy = pl_container_of(pos, struct head_buffer, loose_link);
 
-        taken -= copy_droppable(copy) ? copy->spilled->bytes : 0;
+        if (taken <= room - pl_min_u64(enough, room)) {
+            break;
+        }
+        spill->core->steps++;
+        if (copy_droppable(copy)) {
+            taken -= copy->spilled->bytes;
+        } else {
+            pl_list_remove(&copy->loose_link);
+        }
     }
     return room - pl_min_u64(taken, room);
 }
@@ -368,17 +380,10 @@ void head_spill_check(const struct head_core *core)
     pl_list_for_each(pos, &core->spill_hosts) {
         const struct head_spill_host *spill =
             pl_container_of(pos, struct head_spill_host, link);
-        uint64_t end = 0, live = 0, planned = 0, files = 0, pins = 0, held = 0;
+        uint64_t live = 0, planned = 0, files = 0, pins = 0, held = 0;
         uint64_t ahead = 0, largest = 0;
 
-        pl_list_for_each(it, &spill->ranges) {
-            const struct head_spilled *spilled =
-                pl_container_of(it, struct head_spilled, range_link);
-
-            PL_CHECK(spilled->placed && spilled->offset >= end);
-            end = spilled->offset + spilled->span;
-        }
-        PL_CHECK(end <= spill->slab_bytes);
+        head_spill_places_check(spill);
         PL_CHECK(spill->slab_bytes <= spill->config.memory_bytes);
         PL_CHECK(!spill->slab_growing || spill->slab == HEAD_SLAB_READY);
         pl_list_for_each(it, &spill->home.buffers) {
@@ -389,6 +394,7 @@ void head_spill_check(const struct head_core *core)
             PL_CHECK(spilled != NULL && spilled->buffer == buffer);
             PL_CHECK(spilled->pins == 0 || spilled->placed);
             PL_CHECK(!spilled->filled || spilled->placed || spilled->file != 0);
+            PL_CHECK(pl_list_linked(&buffer->loose_link) || !copy_droppable(buffer));
             largest = pl_max_u64(largest, spilled->bytes);
             planned += buffer->bytes;
             live += buffer->leaving ? 0 : spilled->bytes;

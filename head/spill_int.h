@@ -25,6 +25,11 @@ bool head_spill_slab_grow(struct head_spill_host *spill);
 bool head_spill_place_free(struct head_spill_host *spill, uint64_t bytes);
 /* It gives its place back. */
 void head_spill_place_leave(struct head_spilled *spilled);
+/* It takes another part of the slab than before. */
+void head_spill_place_changed(struct head_spill_host *spill, struct head_spilled *spilled);
+/* More of the slab can be used, or less. */
+void head_spill_slab_changed(struct head_spill_host *spill);
+void head_spill_places_check(const struct head_spill_host *spill);
 
 /* ---- spill_undo.c */
 /*

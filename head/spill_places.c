@@ -20,67 +20,106 @@
 
 #include <stdio.h>
 
-enum { FILES_AGAIN_MS = 10000 }; /* more than STORE_SPILL_AGAIN_NS: the store tries, too */
+enum {
+    FILES_AGAIN_MS = 10000, /* more than STORE_SPILL_AGAIN_NS: the store tries, too */
+    LOOK_MAX       = 512    /* copies, for some to leave, while others are on their way */
+};
 
 /* ------------------------------------------------------------------------------------------- the slab */
 
-static void place_give(struct head_spill_host *spill, struct head_spilled *spilled,
-                       uint64_t offset)
+/* What is free behind a place, or before all of them (the list). */
+static void hole_look(struct head_spill_host *spill, struct pl_list *after)
 {
-    struct pl_list *pos, *before = &spill->ranges;
+    struct pl_list *next = after->next;
+    bool first           = after == &spill->ranges;
+    struct head_spilled *spilled =
+        first ? NULL : pl_container_of(after, struct head_spilled, range_link);
+    uint64_t from          = first ? 0 : spilled->offset + spilled->span;
+    uint64_t until         = next == &spill->ranges
+                                 ? spill->slab_bytes
+                                 : pl_container_of(next, struct head_spilled, range_link)->offset;
+    struct head_hole *hole = first ? &spill->hole : &spilled->hole;
+
+    hole->after = after;
+    head_hole_set(&spill->holes, hole, from, until > from ? until - from : 0);
+}
+
+void head_spill_place_changed(struct head_spill_host *spill, struct head_spilled *spilled)
+{
+    hole_look(spill, &spilled->range_link);
+}
+
+void head_spill_slab_changed(struct head_spill_host *spill)
+{
+    hole_look(spill, spill->ranges.prev);
+}
+
+void head_spill_places_loaded(struct head_spill_host *spill)
+{
+    struct pl_list *pos;
 
     pl_list_for_each(pos, &spill->ranges) {
-        if (pl_container_of(pos, struct head_spilled, range_link)->offset > offset) {
-            break;
-        }
-        before = pos;
+        hole_look(spill, pos->prev);
     }
+    head_spill_slab_changed(spill);
+}
+
+void head_spill_places_check(const struct head_spill_host *spill)
+{
+    const struct head_hole *hole = &spill->hole;
+    const struct pl_list *pos;
+    uint64_t end = 0;
+
+    pl_list_for_each(pos, &spill->ranges) {
+        const struct head_spilled *spilled =
+            pl_container_of(pos, const struct head_spilled, range_link);
+
+        PL_CHECK(spilled->placed && spilled->offset >= end);
+        PL_CHECK(hole->bytes == spilled->offset - end);
+        PL_CHECK(hole->bytes == 0 || hole->offset == end);
+        end  = spilled->offset + spilled->span;
+        hole = &spilled->hole;
+    }
+    PL_CHECK(end <= spill->slab_bytes && hole->bytes == spill->slab_bytes - end);
+}
+
+static void place_give(struct head_spill_host *spill, struct head_spilled *spilled,
+                       struct pl_list *after, uint64_t offset)
+{
     spilled->offset = offset;
     spilled->span   = spilled->bytes;
     spilled->placed = true;
-    pl_list_add_after(before, &spilled->range_link);
+    pl_list_add_after(after, &spilled->range_link);
     pl_list_add_tail(&spill->recent, &spilled->recent_link);
+    hole_look(spill, after);
+    hole_look(spill, &spilled->range_link);
 }
 
 void head_spill_place_leave(struct head_spilled *spilled)
 {
+    struct head_spill_host *spill = spilled->buffer->device->spill;
+    struct pl_list *before        = spilled->range_link.prev;
+
     spilled->placed = false;
+    head_hole_set(&spill->holes, &spilled->hole, 0, 0);
     pl_list_remove(&spilled->range_link);
     pl_list_remove(&spilled->recent_link);
+    hole_look(spill, before);
 }
 
-/* The smallest hole that will do. */
-static bool place_find(const struct head_spill_host *spill, uint64_t bytes,
-                       uint64_t *out_offset)
+/* The smallest hole that will do; NULL: none will. */
+static const struct head_hole *place_find(struct head_spill_host *spill, uint64_t bytes)
 {
-    uint64_t best = UINT64_MAX, end = 0;
-    const struct pl_list *pos;
-
-    for (pos = spill->ranges.next;; pos = pos->next) {
-        const struct head_spilled *next =
-            pl_container_of(pos, struct head_spilled, range_link);
-        uint64_t until = pos == &spill->ranges ? spill->slab_bytes : next->offset;
-
-        if (until - end >= bytes && until - end < best) {
-            best        = until - end;
-            *out_offset = end;
-        }
-        if (pos == &spill->ranges) {
-            return best != UINT64_MAX;
-        }
-        end = next->offset + next->span;
-    }
+    return head_hole_find(&spill->holes, bytes, &spill->core->steps);
 }
 
 bool head_spill_place_free(struct head_spill_host *spill, uint64_t bytes)
 {
-    uint64_t offset;
-
     if (spill->home.bytes_live + bytes > spill->config.memory_bytes ||
         !head_spill_room_free(spill, bytes)) {
         return false;
     }
-    if (spill->slab == HEAD_SLAB_READY && !place_find(spill, bytes, &offset)) {
+    if (spill->slab == HEAD_SLAB_READY && place_find(spill, bytes) == NULL) {
         (void)head_spill_slab_grow(spill); /* it will be there for the next one */
         return false;
     }
@@ -107,6 +146,9 @@ static bool may_leave(const struct head_spilled *spilled)
  */
 static bool let_leave(struct head_spill_host *spill, uint64_t bytes, bool growing)
 {
+    uint64_t looks = growing || spill->bound > 0 || !pl_list_empty(&spill->requests)
+                         ? LOOK_MAX
+                         : UINT64_MAX;
     struct pl_list *pos, *tmp;
     uint64_t leaving = 0;
     bool left        = false;
@@ -123,9 +165,10 @@ static bool let_leave(struct head_spill_host *spill, uint64_t bytes, bool growin
             pl_container_of(pos, struct head_spilled, recent_link);
         uint64_t size = spilled->bytes;
 
-        if (leaving >= bytes) {
+        if (leaving >= bytes || looks-- == 0) {
             break;
         }
+        spill->core->steps++;
         if (!may_leave(spilled)) {
             continue;
         }
@@ -192,11 +235,14 @@ static bool move_together(struct head_spill_host *spill)
         struct head_spilled *spilled =
             pl_container_of(pos, struct head_spilled, range_link);
 
+        spill->core->steps++;
         if (spilled->offset > end && may_leave(spilled)) {
             head_spill_ask(spill, HEAD_SPILL_MOVE, spilled->buffer, end);
             spilled->span +=
                 spilled->offset - end; /* nobody else gets any of it meanwhile */
             spilled->offset = end;
+            hole_look(spill, pos->prev);
+            hole_look(spill, pos);
             return true;
         }
         end = spilled->offset + spilled->span;
@@ -366,7 +412,7 @@ static void give_up(struct head_spill_host *spill, struct head_task *task)
 static bool bind_next(struct head_spill_host *spill, struct head_task *task)
 {
     struct head_spilled *spilled = task->spilled->spilled;
-    uint64_t offset;
+    const struct head_hole *hole;
 
     if (!copies(task) || task->finished) { /* it is skipped */
         pl_list_remove(&task->spill_link);
@@ -380,7 +426,7 @@ static bool bind_next(struct head_spill_host *spill, struct head_task *task)
         return false; /* the store will answer */
     }
     if (!spilled->placed) {
-        while (!place_find(spill, spilled->bytes, &offset)) {
+        while ((hole = place_find(spill, spilled->bytes)) == NULL) {
             bool growing = head_spill_slab_grow(spill);
 
             if (let_leave(spill, spilled->bytes, growing)) {
@@ -393,7 +439,7 @@ static bool bind_next(struct head_spill_host *spill, struct head_task *task)
             give_up(spill, task);
             return true;
         }
-        place_give(spill, spilled, offset);
+        place_give(spill, spilled, hole->after, hole->offset);
         if (spilled->file != 0) {
             head_spill_ask(spill, HEAD_SPILL_READ, spilled->buffer, spilled->file);
         }
@@ -435,5 +481,6 @@ void head_spill_task_over(struct head_core *core, struct head_task *task)
     spill->ahead_bound -= task->ahead;
     if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST && task->failure == NULL) {
         spilled->filled = true;
+        head_buffer_seconds_loosen(task->spilled);
     }
 }

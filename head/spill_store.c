@@ -99,6 +99,7 @@ static void slab_done(struct head_spill_host *spill, const struct head_spill_ans
     spill->slab        = HEAD_SLAB_READY;
     spill->slab_buffer = answer->host_buffer;
     spill->slab_bytes  = pl_max_u64(spill->slab_bytes, bytes);
+    head_spill_slab_changed(spill);
 }
 
 /* One that was written to see if it can be. */
@@ -185,6 +186,9 @@ static void request_void(struct head_spill_host *spill, struct head_spill_reques
     pl_list_remove(&request->link);
     if (buffer != NULL) {
         buffer->spilled->span = buffer->spilled->bytes;
+        if (buffer->spilled->placed) {
+            head_spill_place_changed(spill, buffer->spilled);
+        }
         if (request->op.kind == HEAD_SPILL_WRITE) {
             spill->file_bytes -= buffer->spilled->bytes;
         } else {
@@ -222,6 +226,7 @@ static void store_replaced(struct head_spill_host *spill, uint64_t slab)
     if (!kept) {
         spill->slab       = HEAD_SLAB_NONE;
         spill->slab_bytes = 0;
+        head_spill_slab_changed(spill);
     }
     pl_list_for_each_safe(pos, tmp, &spill->home.buffers) {
         struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
@@ -309,6 +314,9 @@ void head_core_spill_done(struct head_core *core, const char *host, uint64_t id,
         break;
     case HEAD_SPILL_MOVE:
         buffer->spilled->span = buffer->spilled->bytes;
+        if (buffer->spilled->placed) {
+            head_spill_place_changed(spill, buffer->spilled);
+        }
         break;
     case HEAD_SPILL_FORGET:
         break;

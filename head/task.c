@@ -471,6 +471,7 @@ static void doom_one(struct head_core *core, struct head_task *task,
 
         if (tile->failure == NULL) {
             tile->failure = head_failure_hold(failure);
+            head_tile_loosen(tile);
         }
     }
     if (again) {

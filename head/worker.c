@@ -96,6 +96,7 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     pl_map_init(&device->told);
     pl_list_init(&device->buffers);
     pl_list_init(&device->recent);
+    pl_list_init(&device->loose);
     return device;
 }
 

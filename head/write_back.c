@@ -59,16 +59,20 @@ void head_write_back_overwritten(struct head_core *core, struct head_buffer *buf
     }
 }
 
+/* Of copies that something has let go of. (No worker has them, so that is all that becomes of these.) */
 static void cancel_unneeded(struct head_core *core, struct head_spill_host *spill)
 {
-    struct pl_list *pos;
+    while (!pl_list_empty(&spill->home.ending)) {
+        const struct head_buffer *copy =
+            pl_list_first(&spill->home.ending, struct head_buffer, ending_link);
+        const struct head_use *use = pl_list_first(&copy->writers, struct head_use, link);
 
-    pl_list_for_each(pos, &spill->ahead) {
-        struct head_task *task = pl_container_of(pos, struct head_task, spill_link);
-
+        pl_list_remove(spill->home.ending.next);
+        core->steps++;
         /* uses: a restore that reads what it is to bring may be on its way, though the value has been overwritten since. */
-        if (pl_list_empty(&task->spilled->instances) && task->spilled->uses == 1) {
-            cancel(core, task);
+        if (pl_list_empty(&copy->instances) && copy->uses == 1 && use != NULL &&
+            use->task->ahead) {
+            cancel(core, use->task);
         }
     }
 }

@@ -325,6 +325,14 @@ static void lose_device(const char *host, uint32_t host_device)
     flush();
 }
 
+static void fill(uint64_t first, uint32_t device)
+{
+    for (uint64_t ref = first; ref < first + 15; ref++) {
+        call(ref, device, PLASMON__V1__MODE__MODE_OUT);
+        settle();
+    }
+}
+
 /* ------------------------------------------------------------------------------------------ where it goes */
 
 TEST(with_one_device_it_is_kept_in_memory_of_its_host)
@@ -539,6 +547,45 @@ TEST(a_host_that_joins_gets_one_and_what_is_too_much_is_a_replica)
     end();
 }
 
+TEST(in_memory_of_a_host_without_devices_it_cannot_be_read_and_says_so)
+{
+    begin("Ab");
+    fill(101, 1); /* no room there */
+    call(116, 1, PLASMON__V1__MODE__MODE_OUT);
+    put(1, 0, true);
+    settle();
+    ASSERT_STR(where(1), "0A");
+    lose_device("a", 0);
+    release(101, 16);
+    settle();
+    ASSERT_STR(where(1), "A");
+    call(1, 1, PLASMON__V1__MODE__MODE_IN);
+    settle();
+    ASSERT_STATUS(told.status, PLASMON_EUNREACHABLE);
+    ASSERT_CONTAINS(told.text, "has no device left");
+    ASSERT_STR(where(1), "A");
+    end();
+}
+
+TEST(of_two_copies_in_host_memory_the_one_is_read_whose_host_has_a_device)
+{
+    for (uint32_t lost = 0; lost < 2; lost++) {
+        begin("AB");
+        put(1, 0, true);
+        settle();
+        fill(101, 1);
+        fill(201, 0);
+        ASSERT_STR(where(1), "BA");
+        lose_device(lost == 0 ? "a" : "b", 0);
+        settle();
+        call(1, 1 - lost, PLASMON__V1__MODE__MODE_IN);
+        settle();
+        ASSERT_EQ(told.failed, 0);
+        ASSERT_NULL(tile_of(1)->failure);
+        end();
+    }
+}
+
 /* Few at a time; all of them in the end. */
 TEST(copies_are_made_again_a_few_at_a_time)
 {
@@ -623,14 +670,6 @@ TEST(a_node_that_is_drained_holds_no_second_copy)
 
 /* ------------------------------------------------------------------------------------------ under pressure */
 
-static void fill(uint64_t first, uint32_t device)
-{
-    for (uint64_t ref = first; ref < first + 15; ref++) {
-        call(ref, device, PLASMON__V1__MODE__MODE_OUT);
-        settle();
-    }
-}
-
 TEST(a_copy_goes_from_a_full_device_only_to_where_it_is_as_safe)
 {
     begin("AB");
@@ -678,16 +717,13 @@ TEST(who_overwrites_it_in_place_leaves_no_copy_behind)
 
 /* ------------------------------------------------------------------------------------------ a head that goes on */
 
-TEST(a_head_that_goes_on_from_a_checkpoint_keeps_two)
+static void go_on(void)
 {
     struct head_bytes saved = {0};
     struct head_reader in;
     struct head_core *next;
     struct pl_err err = {0};
 
-    begin("abc");
-    put(1, 0, true);
-    settle();
     ASSERT_NULL(head_core_unquiet(core));
     head_core_save(core, &saved);
     next = create();
@@ -696,12 +732,36 @@ TEST(a_head_that_goes_on_from_a_checkpoint_keeps_two)
     pl_free(saved.data);
     head_core_destroy(core);
     core = next;
+}
+
+TEST(a_head_that_goes_on_from_a_checkpoint_keeps_two)
+{
+    begin("abc");
+    put(1, 0, true);
+    settle();
+    go_on();
     flush();
     ASSERT_EQ(core->seconds.safe_count[HEAD_SAFE_APART], 1);
     lose_host("a");
     settle();
     ASSERT_EQ(safety_of(1), HEAD_SAFE_APART);
     ASSERT_NULL(tile_of(1)->failure);
+    end();
+}
+
+TEST(a_checkpoint_has_how_many_were_made_and_what_was_said)
+{
+    begin("ab");
+    put(1, 0, true);
+    settle();
+    ASSERT_EQ(core->seconds.made, 1);
+    lose_host("b");
+    settle();
+    ASSERT_TRUE(tile_of(1)->second->warned);
+    go_on();
+    ASSERT_EQ(core->seconds.made, 1);
+    ASSERT_TRUE(tile_of(1)->second->warned); /* or it would be said again */
+    flush();
     end();
 }
 

@@ -863,7 +863,8 @@ TEST(a_disk_that_was_full_is_used_again_when_others_have_made_room)
     for (int i = 0; i < 2; i++) { /* it is full still: all stays as it is */
         pass_ms(10000);
         ASSERT_EQ(oldest_request(HEAD_SPILL_WRITE), spill->files_try);
-        ASSERT_EQ(head_spill_host_room(spill, VALUE), 0); /* nobody counts on it */
+        ASSERT_EQ(head_spill_host_room(spill, VALUE, UINT64_MAX),
+                  0); /* nobody counts on it */
         pass_ms(10000);
         ASSERT_EQ(spill->op_last, spill->files_try); /* one at a time */
         settle_disk(true);
