@@ -95,7 +95,8 @@ plasmon_status_t cli_node_read(struct cli_node *out, struct pl_err *err)
             continue;
         }
         if (sscanf(line, "%31s", word) == 1 && strcmp(word, "address") == 0) {
-            (void)sscanf(line, "address %255s", out->address);
+            (void)sscanf(line, "address %255[^\n]",
+                         out->address); /* a path may have spaces */
         } else if (sscanf(line, "process %31s %d %" SCNu64, process->name, &process->pid,
                           &process->start_time) == 3) {
             out->process_count++;

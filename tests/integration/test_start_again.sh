@@ -101,6 +101,15 @@ quoted() {
 }
 claim "what is printed for a shell is quoted" quoted
 claim "all of it ends again" "$plasmon" stop
+in_such_a_folder() (
+    unset PLASMON_ADDRESS PLASMON_TOKEN_FILE
+    XDG_RUNTIME_DIR="$XDG_RUNTIME_DIR/a b"
+    chmod 700 "$XDG_RUNTIME_DIR"
+    start && "$plasmon" nodes
+    found=$?
+    "$plasmon" stop && return $found
+)
+claim "and commands find a cluster whose folder has a space" in_such_a_folder
 claim "no file can be made in /proc, which is said" refuses "--spill-dir /proc: no file can be made there; give a directory on a disk" --head \
     --cpu-devices 1 --gpus none --spill-memory 8M --spill-dir /proc
 claim "and nothing is left" [ -z "$(daemons)" ]
