@@ -1,14 +1,14 @@
 /*
- * One GPU as several: a libcuda.so.1 in front of the driver's own, so that what runs on several devices can be run, with real kernels, words and
- * copies, where there is one GPU. Each part has a share of the memory; the multiprocessors belong to all of them at once, and what is a copy between
- * devices stays within one. So it shows that something is right, and what it costs besides; never how fast several GPUs are.
+ * One GPU as several, or a few as more: a libcuda.so.1 in front of the driver's own, so that what runs on several devices can be run, with real kernels,
+ * words and copies, where there are fewer. Each part has a share of its GPU's memory; the multiprocessors belong to all parts of a GPU at once, and what
+ * is a copy between two of them stays within it. So it shows that something is right, and what it costs besides; never how fast so many GPUs are.
  *
- *   SPLIT_CUDA_DEVICES=4              parts
+ *   SPLIT_CUDA_DEVICES=4              parts, dealt in turns to all GPUs that the driver shows: of three on two, 0 and 2 are of the first one
  *   SPLIT_CUDA_DRIVER=/..libcuda.so.1 the driver's own; needed
  *   SPLIT_CUDA_CONNECTIONS=8          hardware queues of each process; 32 as ever without. The processes of one GPU share what it has
  *
- * Processes take turns on a GPU by the millisecond, unless NVIDIA's multi-process service runs beside them. CUDA_VISIBLE_DEVICES counts GPUs and not parts: the
- * first one that the driver shows is split. Libraries that find the driver by themselves (cuBLAS) get the driver's own functions: contexts are real ones.
+ * Processes take turns on a GPU by the millisecond, unless NVIDIA's multi-process service runs beside them. CUDA_VISIBLE_DEVICES counts GPUs and not
+ * parts. Libraries that find the driver by themselves (cuBLAS) get the driver's own functions: contexts are real ones.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -36,12 +36,25 @@ static int part_count(void)
     return wanted < 1 ? 1 : wanted > PARTS_MAX ? PARTS_MAX : wanted;
 }
 
-/* The GPU that is split. */
-static CUdevice whole(void)
+static int gpu_count(void)
+{
+    int count = 0;
+
+    return real.cuDeviceGetCount(&count) == CUDA_SUCCESS && count > 0 ? count : 1;
+}
+
+/* The GPU that this is a part of. */
+static CUdevice whole(CUdevice part)
 {
     CUdevice device = 0;
 
-    return real.cuDeviceGet(&device, 0) == CUDA_SUCCESS ? device : 0;
+    return real.cuDeviceGet(&device, part % gpu_count()) == CUDA_SUCCESS ? device : 0;
+}
+
+/* Of a GPU, at the most. */
+static size_t parts_of_one(void)
+{
+    return (size_t)((part_count() + gpu_count() - 1) / gpu_count());
 }
 
 /* ------------------------------------------------------------------------------------------------ devices */
@@ -77,7 +90,7 @@ static CUresult split_cuDeviceGet(CUdevice *out, int ordinal)
 static CUresult split_cuDeviceGetName(char *out, int bytes, CUdevice part)
 {
     char name[128]  = "";
-    CUresult result = real.cuDeviceGetName(name, sizeof(name), whole());
+    CUresult result = real.cuDeviceGetName(name, sizeof(name), whole(part));
 
     (void)snprintf(out, (size_t)bytes, "%s, part %d of %d", name, part, part_count());
     return result;
@@ -85,7 +98,7 @@ static CUresult split_cuDeviceGetName(char *out, int bytes, CUdevice part)
 
 static CUresult split_cuDeviceGetUuid(CUuuid *out, CUdevice part)
 {
-    CUresult result = real.cuDeviceGetUuid(out, whole());
+    CUresult result = real.cuDeviceGetUuid(out, whole(part));
 
     out->bytes[15] = (char)(out->bytes[15] ^ part);
     return result;
@@ -93,28 +106,28 @@ static CUresult split_cuDeviceGetUuid(CUuuid *out, CUdevice part)
 
 static CUresult split_cuDeviceTotalMem(size_t *out, CUdevice part)
 {
-    CUresult result = real.cuDeviceTotalMem(out, whole());
+    CUresult result = real.cuDeviceTotalMem(out, whole(part));
 
-    (void)part;
-    *out /= (size_t)part_count();
+    *out /= parts_of_one();
     return result;
 }
 
 static CUresult split_cuDeviceGetAttribute(int *out, CUdevice_attribute attribute,
                                            CUdevice part)
 {
-    (void)part;
-    return real.cuDeviceGetAttribute(out, attribute, whole());
+    return real.cuDeviceGetAttribute(out, attribute, whole(part));
 }
 
 static CUresult split_cuDeviceGetPCIBusId(char *out, int bytes, CUdevice part)
 {
-    (void)part;
-    return real.cuDeviceGetPCIBusId(out, bytes, whole());
+    return real.cuDeviceGetPCIBusId(out, bytes, whole(part));
 }
 
 static CUresult split_cuDeviceCanAccessPeer(int *out, CUdevice part, CUdevice peer)
 {
+    if (whole(part) != whole(peer)) {
+        return real.cuDeviceCanAccessPeer(out, whole(part), whole(peer));
+    }
     *out = part != peer;
     return CUDA_SUCCESS;
 }
@@ -123,22 +136,30 @@ static CUresult split_cuDeviceCanAccessPeer(int *out, CUdevice part, CUdevice pe
 
 static CUresult split_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice part)
 {
-    (void)part;
-    return real.cuDevicePrimaryCtxRetain(out, whole());
+    return real.cuDevicePrimaryCtxRetain(out, whole(part));
 }
 
 static CUresult split_cuDevicePrimaryCtxRelease(CUdevice part)
 {
-    (void)part;
-    return real.cuDevicePrimaryCtxRelease(whole());
+    return real.cuDevicePrimaryCtxRelease(whole(part));
 }
 
-/* All parts that a process opens are one context, which the driver would refuse as its own peer. */
+/* As it is: whoever asked for it has told us where the driver's own is. */
+static CUresult split_cuCtxGetCurrent(CUcontext *out)
+{
+    return real.cuCtxGetCurrent(out);
+}
+
+/* All parts of a GPU that a process opens are one context, which the driver would refuse as its own peer, and refuses the second time. */
 static CUresult split_cuCtxEnablePeerAccess(CUcontext context, unsigned flags)
 {
-    (void)context;
-    (void)flags;
-    return CUDA_SUCCESS;
+    CUcontext current = NULL;
+    CUresult result   = real.cuCtxGetCurrent(&current);
+
+    if (result == CUDA_SUCCESS && current != context) {
+        result = real.cuCtxEnablePeerAccess(context, flags);
+    }
+    return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : result;
 }
 
 static CUmemAllocationProp on_whole(const CUmemAllocationProp *properties)
@@ -146,7 +167,7 @@ static CUmemAllocationProp on_whole(const CUmemAllocationProp *properties)
     CUmemAllocationProp changed = *properties;
 
     if (changed.location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
-        changed.location.id = whole();
+        changed.location.id = whole(changed.location.id);
     }
     return changed;
 }
@@ -178,7 +199,7 @@ static CUresult split_cuMemSetAccess(CUdeviceptr at, size_t bytes,
         CUmemAccessDesc changed = access[i];
 
         if (changed.location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
-            changed.location.id = whole();
+            changed.location.id = whole(changed.location.id);
         }
         result = real.cuMemSetAccess(at, bytes, &changed, 1);
     }
@@ -189,8 +210,8 @@ static CUresult split_cuMemGetInfo(size_t *out_free, size_t *out_total)
 {
     CUresult result = real.cuMemGetInfo(out_free, out_total);
 
-    *out_free /= (size_t)part_count();
-    *out_total /= (size_t)part_count();
+    *out_free /= parts_of_one();
+    *out_total /= parts_of_one();
     return result;
 }
 
@@ -209,6 +230,7 @@ static CUresult split_cuMemGetInfo(size_t *out_free, size_t *out_total)
     XX(cuDevicePrimaryCtxRetain)      \
     XX(cuDevicePrimaryCtxRelease)     \
     XX(cuCtxEnablePeerAccess)         \
+    XX(cuCtxGetCurrent)               \
     XX(cuMemGetAllocationGranularity) \
     XX(cuMemCreate)                   \
     XX(cuMemSetAccess)                \
