@@ -130,8 +130,10 @@ const char *trace_kind_name(uint32_t kind)
 const char *trace_stream_name(const struct trace_view *view, uint32_t device,
                               uint32_t stream, char out[32])
 {
-    static const char *const others[] = {"copies in", "bytes out", "receives",
-                                         "copies in 2", "urgent"};
+    /* As enum worker_stream_role has them; then those of a priority. */
+    static const char *const others[] = {"copies in",   "bytes out",   "receives",
+                                         "copies in 2", "bytes out 2", "bytes out 3",
+                                         "urgent"};
     uint32_t run                      = view->device_facts[device].run_streams;
 
     if (stream < run) {
