@@ -208,9 +208,28 @@ static bool others_turn(struct worker_core *core)
     return true;
 }
 
+/*
+ * Of a long batch others hear before all of it is in: of the first launch, then of twice as many each time. Who waits for the first part of an object can put in
+ * its own copies while we put in those of the last one.
+ */
+#define TELL_MOST 16u
+
+static void tell_early(struct worker_core *core, uint32_t put, uint32_t *io_tell_at)
+{
+    if (put < *io_tell_at) {
+        return;
+    }
+    *io_tell_at += *io_tell_at < TELL_MOST ? *io_tell_at : TELL_MOST;
+    if (core->published && !core->config.lone && core->queue.first != NULL) {
+        core->published = false;
+        core->config.ops->ring_doorbells(core->config.user);
+    }
+}
+
 void worker_core_advance(struct worker_core *core)
 {
     struct worker_launch *launch;
+    uint32_t put = 0, tell_at = 1;
 
     if (core->advancing) {
         return; /* ops->grow added a chunk, or room() looks: the loop below is at it */
@@ -225,6 +244,7 @@ void worker_core_advance(struct worker_core *core)
         core->put_in_a_row += worker_launch_operations(core, launch);
         worker_queue_times_goes(core, launch);
         worker_launch_enqueue(core, launch);
+        tell_early(core, ++put, &tell_at);
     }
     worker_queue_times_stands(core);
     if (core->queue.first == NULL) {

@@ -505,6 +505,8 @@ static void op_ring_doorbells(void *user)
     struct fake *fake = user;
 
     fake->doorbells++;
+    pl_str_append(&fake->rang, "%llu ",
+                  (unsigned long long)fake->timelines[FAKE_US]->enqueued);
 }
 
 static void op_report_done(void *user, uint64_t first, uint64_t count)
@@ -698,6 +700,7 @@ static struct fake *create(bool lone, uint64_t signal_bytes, uint64_t mark_bytes
     fake->mark_bytes   = mark_bytes;
     pl_str_init(&fake->calls);
     pl_str_init(&fake->reports);
+    pl_str_init(&fake->rang);
     for (uint32_t i = 0; i < FAKE_DEVICES; i++) {
         fake->tables[i]    = zero_pages(sizeof(struct store_table));
         fake->timelines[i] = zero_pages(sizeof(struct store_timeline));
@@ -756,6 +759,7 @@ void fake_destroy(struct fake *fake)
     }
     pl_str_finish(&fake->calls);
     pl_str_finish(&fake->reports);
+    pl_str_finish(&fake->rang);
     wire_ranges_finish(&fake->unfinished);
     pl_free(fake);
 }

@@ -17,7 +17,7 @@
 #define FAKE_FAR     7u
 #define FAKE_US      1u /* our host device */
 #define FAKE_RUN_STREAMS \
-    2u /* so copies are streams 2 and 5, sends 3, receives 4, urgent functions 6, low ones 7 */
+    2u /* so copies are streams 2 and 5, sends 3, 6 and 7, receives 4, urgent functions 8, low ones 9 */
 #define FAKE_CHUNK        (1u << 20)
 #define FAKE_ARENA        (1u << 30)
 #define FAKE_SIGNAL_BYTES 8192u
@@ -59,6 +59,7 @@ struct fake {
     uint32_t arg_count;
     uint64_t starved_bytes;
     uint32_t doorbells;
+    struct pl_str rang; /* what was published when they rang: "1 2 4 " */
     uint32_t wakes;
     const struct kernel_function
         *own;                    /* what every defined function is; NULL: not loaded yet */

@@ -365,7 +365,31 @@ TEST(long_batch_signals_in_between)
         signals++;
     }
     ASSERT_EQ(signals, 3); /* after 32, 64 and at the end */
-    ASSERT_EQ(fake->doorbells, 1);
+    /* Who waits for the first ones hears of them before the rest is in. */
+    ASSERT_STR(pl_str_text(&fake->rang), "1 2 4 8 16 32 48 64 70 ");
+    fake_destroy(fake);
+}
+
+/* Nobody else could be waiting. */
+TEST(a_lone_device_rings_once_a_batch)
+{
+    struct fake *fake                  = fake_create_lone();
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    static struct fake_launch launch[3];
+    Plasmon__V1__Launch *launches[3];
+
+    for (uint32_t i = 0; i < 3; i++) {
+        fake_launch_init(&launch[i], i + 1, RUN);
+        fake_launch_function(&launch[i], "fill");
+        fake_launch_scalar(&launch[i], 1.0);
+        fake_launch_fresh(&launch[i], i + 1, 4);
+        launches[i] = &launch[i].message;
+    }
+    command.launches   = launches;
+    command.n_launches = 3;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    ASSERT_STR(pl_str_text(&fake->rang), "3 ");
     fake_destroy(fake);
 }
 
