@@ -14,6 +14,8 @@
 #define SMALL_BYTES     (UINT64_C(256) << 10)
 #define SMALL_BYTES_ALL (UINT64_C(4) << 20)
 #define JOIN_MAX        64u /* pieces of one function, as many as a kernel takes */
+/* With so many more to come the first launch goes to its device by itself. */
+#define GO_PARTS 8u
 
 void head_move_start_copy(struct head_core *core, struct head_buffer *dst,
                           const struct pl_box *box, bool fresh,
@@ -128,6 +130,9 @@ void head_move_start_copies(struct head_core *core, struct head_buffer *dst,
     }
     for (size_t i = together; i < pieces->count; i++) {
         head_move_start_copy(core, dst, &items[i].box, i == 0, &items[i], 1, NULL);
+        if (i == together && pieces->count - i > GO_PARTS) {
+            head_devices_begin(core); /* it moves while the rest is worked out */
+        }
     }
 }
 

@@ -12,12 +12,15 @@ void core_drop_frame(void *user, uint64_t session, const uint8_t *body, size_t l
     (void)length;
 }
 
+uint32_t core_commands;
+
 void core_drop_command(void *user, uint32_t device, const uint8_t *body, size_t length)
 {
     (void)user;
     (void)device;
     (void)body;
     (void)length;
+    core_commands++;
 }
 
 void core_drop_fence(void *user, uint32_t device)

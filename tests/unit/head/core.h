@@ -14,6 +14,7 @@ uint64_t core_count_up(void *user);
 /* What the head sends is a body; this is the frame, with a header, that the decoders of wire/ take. In the arena. */
 uint8_t *core_frame(struct wire_arena *arena, const uint8_t *body, size_t *io_length);
 
+extern uint32_t core_commands; /* that went to workers, ever */
 struct head_core *core_make(void);
 /* The same, whose times go there. */
 struct head_core *core_make_timed(struct head_times *times);

@@ -86,6 +86,20 @@ TEST(a_large_object_goes_along_a_chain_part_by_part)
     end();
 }
 
+TEST(the_first_part_goes_out_while_the_others_are_worked_out)
+{
+    uint32_t commands;
+
+    begin(DEVICES);
+    submit(1, 0, 64, 0);
+    commands = core_commands;
+    submit(2, 1, 0, 101);
+    ASSERT_EQ(core_commands - commands, 2);
+    submit(3, 1, 0, 101); /* it is on its way, and there is nothing to do before */
+    ASSERT_EQ(core_commands - commands, 3);
+    end();
+}
+
 TEST(two_devices_copy_in_one_piece)
 {
     begin(2);
