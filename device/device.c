@@ -254,7 +254,7 @@ plasmon_status_t device_stream_create(struct device *device, unsigned flags,
                                       struct device_stream **out_stream)
 {
     assert((flags & ~(unsigned)(DEVICE_STREAM_HIGH_PRIORITY | DEVICE_STREAM_LOW_PRIORITY |
-                                DEVICE_STREAM_KEEPS)) == 0);
+                                DEVICE_STREAM_KEEPS | DEVICE_STREAM_COPIES)) == 0);
     assert((flags & DEVICE_STREAM_HIGH_PRIORITY) == 0 ||
            (flags & DEVICE_STREAM_LOW_PRIORITY) == 0);
     return device->ops->stream_create(device, flags, out_stream);

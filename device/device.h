@@ -159,6 +159,9 @@ enum device_stream_flags {
     DEVICE_STREAM_KEEPS =
         1u
         << 2, /* CUDA: device_launch_soon() may wait for others; who uses it flushes it */
+    DEVICE_STREAM_COPIES =
+        1u
+        << 3, /* CUDA: a word behind a large copy is written when that ends, whatever other streams copy */
 };
 plasmon_status_t device_stream_create(struct device *device, unsigned flags,
                                       struct device_stream **out_stream);

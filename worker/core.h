@@ -57,6 +57,9 @@ enum {
     WORKER_LOW_STREAMS_MAX    = 1,
 };
 
+/* Is it one that copies of other devices' memory go to? */
+bool worker_stream_copies(uint32_t run_streams, uint32_t stream);
+
 /* Between record_begin and record_end, stream WORKER_BRANCH + i is branch i of what is recorded. */
 enum { WORKER_BRANCH = 64, WORKER_BRANCH_MAX = 8 };
 /* Of wait() and combine() in worker_core_alone(): the stream for what a team does not do, which is whoever's who called that. */

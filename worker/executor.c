@@ -362,8 +362,11 @@ static plasmon_status_t streams_create(struct worker_executor *executor)
                                                    : DEVICE_STREAM_LOW_PRIORITY;
         bool runs =
             i < executor->run_streams || i >= executor->run_streams + WORKER_ROLE_STREAMS;
-        plasmon_status_t status = device_stream_create(
-            executor->device, flags | (runs ? keeps : 0), &executor->streams[i]);
+        plasmon_status_t status;
+
+        flags |= runs ? keeps : 0;
+        flags |= worker_stream_copies(executor->run_streams, i) ? DEVICE_STREAM_COPIES : 0;
+        status = device_stream_create(executor->device, flags, &executor->streams[i]);
 
         if (status != PLASMON_OK) {
             return status;

@@ -76,6 +76,12 @@ static uint32_t stream_of_role(const struct worker_core *core, enum worker_strea
     return core->config.run_streams + (uint32_t)role;
 }
 
+bool worker_stream_copies(uint32_t run_streams, uint32_t stream)
+{
+    return stream == run_streams + WORKER_STREAM_COPY ||
+           stream == run_streams + WORKER_STREAM_COPY_2;
+}
+
 /* Of a launch of ours that is published and not done. */
 static uint32_t stream_of_seq(const struct worker_core *core, uint64_t seq)
 {

@@ -7,7 +7,13 @@
  *
  * Engines are preferred because they use no multiprocessor and are faster over NVLink (256-byte packets against 128). But between two kernels they cost more than the bytes: two GPUs that
  * hand 4 KiB to each other take 20.3 us a time with an engine between their kernels, 8.7 with a kernel, 256 KiB 22.7 and 10.2 (H200s; docs/measurements.md). So what is small goes by a kernel; it may have to wait for a
- * block of another one to end where an engine would not, which is why it is only that. ROW_MIN is a guess: 128 bytes is a warp's smallest full access. bench/ should settle it.
+ * block of another one to end where an engine would not, which is why it is only that.
+ *
+ * ASIDE. A word that is written behind a copy by an engine goes by that engine's queue, too, and there behind the copy of another stream that has begun meanwhile: of two streams that
+ * take turns each word was a whole copy late (H200, 32 MiB: 96 us). So a stream that is made for copies has its large ones run in another one, which holds nothing else, and is
+ * behind that by an event, which the engine itself writes: then what follows in the stream needs no engine.
+ *
+ * ROW_MIN is a guess: 128 bytes is a warp's smallest full access. bench/ should settle it.
  */
 #include "device/cuda/cuda_int.h"
 
@@ -23,6 +29,7 @@
 #define ROWS_SHORT_MAX \
     64u /* so many short rows an engine still takes: a launch is no cheaper */
 #define LITTLE_BYTES     (256u << 10)
+#define ASIDE_BYTES      (UINT64_C(2) << 20) /* of less a word is late by microseconds */
 #define KERNEL_BLOCK     256u
 #define KERNEL_BLOCKS_SM 16u
 
@@ -80,7 +87,7 @@ static uint32_t plan_engine_loops(const struct device_cuda *cuda,
     return plan_is_3d(plan) ? 2 : 1;
 }
 
-static plasmon_status_t engine_2d(struct device_cuda_stream *stream,
+static plasmon_status_t engine_2d(struct device_cuda *cuda, CUstream on,
                                   const struct device_copy_plan *plan, uint64_t dst,
                                   uint64_t src)
 {
@@ -95,11 +102,10 @@ static plasmon_status_t engine_2d(struct device_cuda_stream *stream,
         .Height        = plan->count[0],
     };
 
-    return DEVICE_CU(device_cuda_of(stream->base.device),
-                     cuMemcpy2DAsync(&copy, device_cuda_stream_on(stream)));
+    return DEVICE_CU(cuda, cuMemcpy2DAsync(&copy, on));
 }
 
-static plasmon_status_t engine_3d(struct device_cuda_stream *stream,
+static plasmon_status_t engine_3d(struct device_cuda *cuda, CUstream on,
                                   const struct device_copy_plan *plan, uint64_t dst,
                                   uint64_t src)
 {
@@ -117,40 +123,79 @@ static plasmon_status_t engine_3d(struct device_cuda_stream *stream,
         .Depth         = plan->count[1],
     };
 
-    return DEVICE_CU(device_cuda_of(stream->base.device),
-                     cuMemcpy3DAsync(&copy, device_cuda_stream_on(stream)));
+    return DEVICE_CU(cuda, cuMemcpy3DAsync(&copy, on));
 }
 
-static plasmon_status_t engine_1d(struct device_cuda_stream *stream,
+static plasmon_status_t engine_1d(struct device_cuda *cuda, CUstream on,
                                   const struct device_copy_plan *plan, uint64_t dst,
                                   uint64_t src)
 {
-    return DEVICE_CU(device_cuda_of(stream->base.device),
-                     cuMemcpyDtoDAsync(dst + plan->dst_offset, src + plan->src_offset,
-                                       plan->run_bytes, device_cuda_stream_on(stream)));
+    return DEVICE_CU(cuda, cuMemcpyDtoDAsync(dst + plan->dst_offset, src + plan->src_offset,
+                                             plan->run_bytes, on));
+}
+
+/* What is put into `stream` from now on comes behind what `other` holds now. */
+static plasmon_status_t go_behind(struct device_cuda_stream *of, CUstream stream,
+                                  CUstream other)
+{
+    struct device_cuda *cuda = device_cuda_of(of->base.device);
+    plasmon_status_t status  = DEVICE_CU(cuda, cuEventRecord(of->join_event, other));
+
+    return status == PLASMON_OK
+               ? DEVICE_CU(cuda, cuStreamWaitEvent(stream, of->join_event, 0))
+               : status;
+}
+
+/* Where a copy of so many bytes runs. */
+static plasmon_status_t engine_begin(struct device_cuda_stream *stream, uint64_t bytes,
+                                     CUstream *out)
+{
+    bool aside = stream->aside != NULL && bytes >= ASIDE_BYTES;
+
+    *out = aside ? stream->aside : device_cuda_stream_on(stream);
+    return aside ? go_behind(stream, stream->aside, device_cuda_stream_on(stream))
+                 : PLASMON_OK;
+}
+
+static plasmon_status_t engine_end(struct device_cuda_stream *stream, CUstream on,
+                                   plasmon_status_t status)
+{
+    if (on != stream->aside) {
+        return status;
+    }
+    /* Also behind a part of it: none of that may run when the stream goes on. */
+    plasmon_status_t behind = go_behind(stream, device_cuda_stream_on(stream), on);
+
+    return status == PLASMON_OK ? behind : status;
 }
 
 static plasmon_status_t engine_copy(struct device_cuda_stream *stream,
                                     struct device_copy_plan plan, uint32_t engine_loops,
                                     uint64_t dst, uint64_t src)
 {
+    struct device_cuda *cuda              = device_cuda_of(stream->base.device);
     uint64_t index[DEVICE_COPY_LOOPS_MAX] = {0};
-    plasmon_status_t status;
+    CUstream on;
+    plasmon_status_t status =
+        engine_begin(stream, plan.run_bytes * device_copy_plan_runs(&plan, 0), &on);
 
+    if (status != PLASMON_OK) {
+        return status;
+    }
     do {
         switch (engine_loops) {
         case 0:
-            status = engine_1d(stream, &plan, dst, src);
+            status = engine_1d(cuda, on, &plan, dst, src);
             break;
         case 1:
-            status = engine_2d(stream, &plan, dst, src);
+            status = engine_2d(cuda, on, &plan, dst, src);
             break;
         default:
-            status = engine_3d(stream, &plan, dst, src);
+            status = engine_3d(cuda, on, &plan, dst, src);
             break;
         }
     } while (status == PLASMON_OK && device_copy_plan_step(&plan, engine_loops, index));
-    return status;
+    return engine_end(stream, on, status);
 }
 
 /* ------------------------------------------------------------------------------------------------ kernel */
@@ -187,11 +232,8 @@ plasmon_status_t device_cuda_copy_run(struct device_stream *base, uint64_t dst,
     struct device_cuda_stream *stream   = device_cuda_stream_of(base);
     const struct device_copy_plan whole = {.run_bytes = bytes};
 
-    return bytes <= LITTLE_BYTES
-               ? kernel_copy(stream, &whole, dst, src)
-               : DEVICE_CU(
-                     device_cuda_of(base->device),
-                     cuMemcpyDtoDAsync(dst, src, bytes, device_cuda_stream_on(stream)));
+    return bytes <= LITTLE_BYTES ? kernel_copy(stream, &whole, dst, src)
+                                 : engine_copy(stream, whole, 0, dst, src);
 }
 
 plasmon_status_t device_cuda_copy_planned(struct device_stream *base,

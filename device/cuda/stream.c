@@ -69,6 +69,14 @@ plasmon_status_t device_cuda_stream_create(struct device *device, unsigned flags
         goto err_destroy_stream;
     }
 
+    if ((flags & DEVICE_STREAM_COPIES) != 0) {
+        status = DEVICE_CU(cuda, cuStreamCreateWithPriority(
+                                     &stream->aside, CU_STREAM_NON_BLOCKING, priority));
+        if (status != PLASMON_OK) {
+            goto err_destroy_event;
+        }
+    }
+
     if ((flags & DEVICE_STREAM_KEEPS) != 0 &&
         device_cuda_keep_create(stream) != PLASMON_OK) {
         pl_warn("device", "launches go in one by one: %s", device_cuda_last_error());
@@ -80,8 +88,10 @@ plasmon_status_t device_cuda_stream_create(struct device *device, unsigned flags
     *out_stream = &stream->base;
     return PLASMON_OK;
 
+err_destroy_event:
+    (void)DEVICE_CU(cuda, cuEventDestroy(stream->join_event)); /* the first error counts */
 err_destroy_stream:
-    (void)DEVICE_CU(cuda, cuStreamDestroy(stream->stream)); /* the first error counts */
+    (void)DEVICE_CU(cuda, cuStreamDestroy(stream->stream));
 err_free:
     pl_free(stream);
     return status;
@@ -100,6 +110,9 @@ void device_cuda_stream_destroy(struct device_stream *base)
     if (device_cuda_enter(cuda) == PLASMON_OK) {
         (void)DEVICE_CU(cuda, cuStreamSynchronize(device_cuda_stream_on(stream)));
         device_cuda_keep_destroy(stream);
+        if (stream->aside != NULL) {
+            (void)DEVICE_CU(cuda, cuStreamDestroy(stream->aside));
+        }
         (void)DEVICE_CU(cuda, cuEventDestroy(stream->join_event));
         (void)DEVICE_CU(cuda, cuStreamDestroy(stream->stream));
         if (stream->workspace != 0) {
