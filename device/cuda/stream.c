@@ -394,9 +394,16 @@ plasmon_status_t device_cuda_event_behind(struct device_stream *base,
 bool device_cuda_event_done(struct device_event *base)
 {
     struct device_cuda *cuda = device_cuda_of(base->device);
+    CUresult result;
 
-    return device_cuda_enter(cuda) == PLASMON_OK &&
-           DEVICE_CU(cuda, cuEventQuery(event_of(base)->event)) == PLASMON_OK;
+    if (device_cuda_enter(cuda) != PLASMON_OK) {
+        return false;
+    }
+    result = device_cuda_driver.cuEventQuery(event_of(base)->event);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
+        (void)device_cuda_fail(cuda, result, "cuEventQuery"); /* it has not come */
+    }
+    return result == CUDA_SUCCESS;
 }
 
 plasmon_status_t device_cuda_event_elapsed_ns(struct device_event *begin,
