@@ -96,6 +96,7 @@ void bench_remote_between(struct remote *remote, uint32_t from, uint32_t to,
     struct between between                   = {.remote   = remote,
                                                 .transfer = {.route     = remote->tls ? "tcp tls" : "tcp",
                                                              .in_flight = 8,
+                                                             .crossing  = TRANSFER_CROSSING,
                                                              .from      = from,
                                                              .to        = to}};
     struct transfer *transfer                = &between.transfer;

@@ -11,7 +11,8 @@
 #include "base/ram.h"
 #include "bench/transfer.h"
 
-#define IN_FLIGHT 8u /* by default */
+#define IN_FLIGHT    8u /* by default */
+#define CROSSING_MAX 4096u
 
 struct transfer_options {
     const char *sizes;
@@ -20,6 +21,7 @@ struct transfer_options {
     const char *gpus;
     uint32_t cpu_devices;
     uint32_t in_flight;
+    uint32_t crossing;
     const char *json;
     const char *plot;
 };
@@ -34,6 +36,8 @@ static const struct cli_option options[] = {
     {"--cpu-devices", "N", CLI_COUNT, OPTION(cpu_devices),
      "CPU devices where there is no GPU [2]"},
     {"--in-flight", "N", CLI_COUNT, OPTION(in_flight), "new objects moving at a time [8]"},
+    {"--crossing", "N", CLI_COUNT, OPTION(crossing),
+     "objects of a series both ways and all to all, up to 4096 that fit [256]"},
     {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
     {"--plot", "FILE.svg", CLI_TEXT, OPTION(plot), "draw bytes per second over sizes"},
 };
@@ -239,6 +243,9 @@ static int run_transfer(int argc, char **argv)
     }
     transfer.to        = 1;
     transfer.in_flight = given.in_flight > 0 ? given.in_flight : IN_FLIGHT;
+    transfer.crossing  = given.crossing > 0
+                             ? (uint32_t)pl_min_u64(given.crossing, CROSSING_MAX)
+                             : TRANSFER_CROSSING;
     bench_report_init(&transfer.report, "Plasmon: transfers between devices");
     transfer.report.x_title = "size";
     plan_devices(&transfer, &given, &config);

@@ -9,6 +9,7 @@
 #include "bench/bench.h"
 
 #define TRANSFER_OBJECTS_MAX 256u
+#define TRANSFER_CROSSING    256u                   /* by default */
 #define TRANSFER_NEW         "new object each time" /* the rows of the picture */
 
 struct transfer {
@@ -19,6 +20,7 @@ struct transfer {
     const char
         *route; /* "peer", "host", "nccl"; any other: between hosts, beside raw TCP */
     uint32_t in_flight;
+    uint32_t crossing; /* objects of a series both ways and all to all, at most */
     uint32_t from, to; /* what moves between two devices does so between these */
 };
 

@@ -15,9 +15,8 @@
 #include "base/alloc.h"
 #include "bench/transfer.h"
 
-#define ROUNDS       5u
-#define SAMPLES_MAX  200u
-#define EXCHANGE_MAX 256u /* objects that cross at a time */
+#define ROUNDS      5u
+#define SAMPLES_MAX 200u
 #define COMPARE_MAX \
     (64u << 20) /* up to here bytes are compared here; above, checksums of both devices */
 
@@ -380,7 +379,7 @@ static void measure_exchange(struct transfer *transfer, const char *name, uint32
 {
     uint32_t pairs = devices * (devices - 1);
     uint32_t turns = (uint32_t)pl_max_u64(
-        1, pl_min_u64(objects_that_fit(transfer, bytes) / 2, EXCHANGE_MAX) / pairs);
+        1, pl_min_u64(objects_that_fit(transfer, bytes) / 2, transfer->crossing) / pairs);
     uint32_t count            = pairs * turns;
     struct exchange *exchange = bench_must_alloc(count * sizeof(*exchange));
     double gigabytes          = (double)bytes * 1e-9, seconds[ROUNDS];
