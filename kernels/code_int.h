@@ -82,6 +82,13 @@ bool code_early_image(const char *ptx, unsigned arch, const void *given, size_t 
                       void **out_image, size_t *out_bytes);
 /* The functions that machine code consists of: kernels, and what they call. 0: it is none. */
 uint32_t code_early_functions(const void *image, size_t bytes);
+/*
+ * code_params.c: does the kernel `symbol` of this PTX take what the signature gives? ECOMPILE: err names the parameter. `entry` is its name in the text. PTX
+ * that is not understood is no failure.
+ */
+plasmon_status_t code_params_check(const char *ptx, const char *symbol,
+                                   const struct kernel_signature *signature,
+                                   const char *entry, struct pl_err *err);
 /* code_library.c */
 plasmon_status_t code_build_library(struct kernel_code *code,
                                     const struct kernel_definition *definition,

@@ -223,8 +223,10 @@ static bool cache_key(const struct kernel_definition *definition,
         return false;
     }
     pl_sha256_init(&sha);
-    pl_sha256_add_field(&sha, "CUDA text 1", 11); /* of this way to compile */
+    pl_sha256_add_field(&sha, "CUDA text 2", 11); /* of this way to compile */
     pl_sha256_add_field(&sha, definition->cuda_text, strlen(definition->cuda_text));
+    /* What is kept is known to take what its signature gives. */
+    pl_sha256_add_field(&sha, definition->signature, strlen(definition->signature));
     pl_sha256_add_field(&sha, definition->options, strlen(definition->options));
     pl_sha256_add_field(&sha, entry, strlen(entry));
     pl_sha256_add_field(&sha, target->option, strlen(target->option));
@@ -298,26 +300,58 @@ static plasmon_status_t image_take(nvrtc_program_t program, bool ptx,
                                     nvrtc.error_string(result));
 }
 
+/* The caller frees it. NULL: there is none. */
+static char *ptx_take(nvrtc_program_t program)
+{
+    size_t bytes = 0;
+    char *ptx    = NULL;
+
+    if (nvrtc.ptx_bytes(program, &bytes) == 0 && bytes > 0) {
+        ptx = pl_alloc(bytes + 1);
+    }
+    if (ptx == NULL) {
+        return NULL;
+    }
+    ptx[bytes] = '\0'; /* as NVRTC ends it, too */
+    if (nvrtc.ptx(program, ptx) != 0) {
+        pl_free(ptx);
+        return NULL;
+    }
+    return ptx;
+}
+
 /* In place of the image at hand, when that can be. */
-static void image_make_early(nvrtc_program_t program, const struct target *target,
+static void image_make_early(const char *ptx, const struct target *target,
                              struct kernel_code *code)
 {
     void *image  = NULL;
     size_t bytes = 0;
-    char *ptx;
 
-    if (nvrtc.ptx_bytes(program, &bytes) != 0 || bytes == 0) {
-        return;
-    }
-    ptx = pl_alloc(bytes + 1);
-    if (ptx != NULL && nvrtc.ptx(program, ptx) == 0 &&
-        code_early_image(ptx, target->arch, code->image, code->image_bytes, &image,
+    if (code_early_image(ptx, target->arch, code->image, code->image_bytes, &image,
                          &bytes)) {
         pl_free(code->image);
         code->image       = image;
         code->image_bytes = bytes;
     }
+}
+
+/* What is done by the PTX that there is beside machine code. */
+static plasmon_status_t ptx_use(nvrtc_program_t program, struct kernel_code *code,
+                                const char *entry, const struct target *target,
+                                struct pl_err *err)
+{
+    char *ptx               = ptx_take(program);
+    plasmon_status_t status = PLASMON_OK;
+
+    if (ptx == NULL) {
+        return PLASMON_OK;
+    }
+    status = code_params_check(ptx, code->symbol, code->signature, entry, err);
+    if (status == PLASMON_OK && target->early) {
+        image_make_early(ptx, target, code);
+    }
     pl_free(ptx);
+    return status;
 }
 
 static plasmon_status_t program_compile(nvrtc_program_t program, struct kernel_code *code,
@@ -351,10 +385,7 @@ static plasmon_status_t program_compile(nvrtc_program_t program, struct kernel_c
         return pl_err_set(err, PLASMON_ENOMEM, "no memory for a name");
     }
     status = image_take(program, target->ptx, code, err);
-    if (status == PLASMON_OK && target->early) {
-        image_make_early(program, target, code);
-    }
-    return status;
+    return status == PLASMON_OK ? ptx_use(program, code, entry, target, err) : status;
 }
 
 static plasmon_status_t compile(struct kernel_code *code,

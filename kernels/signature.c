@@ -252,16 +252,15 @@ plasmon_status_t kernel_signature_infer(const struct kernel_function *self,
     }
     for (uint32_t i = 0; status == PLASMON_OK && i < signature->slot_count; i++) {
         const struct kernel_slot *slot = &signature->slots[i];
+        union kernel_scalar value;
         struct pl_err inner;
-        int64_t unused;
 
         if (slot->kind == KERNEL_SLOT_COMPUTED) {
             pl_err_init(&inner);
-            status = kernel_scope_value(signature, &scope, slot->dim[0], &unused, &inner);
-            if (status != PLASMON_OK) {
-                status = pl_err_set(err, status, "%s: %s: %s", self->name, slot->name,
-                                    inner.text);
-            }
+            status = kernel_scope_value(signature, &scope, slot->dim[0], &value.i, &inner);
+            status = status == PLASMON_OK ? check_scalar(self, slot, value, err)
+                                          : pl_err_set(err, status, "%s: %s: %s",
+                                                       self->name, slot->name, inner.text);
         }
     }
     return status;

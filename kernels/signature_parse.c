@@ -128,7 +128,15 @@ static plasmon_status_t parse_tensor(struct kernel_parser *parser, struct kernel
     }
     if (slot->mode == KERNEL_REDUCE && (KERNEL_NUMBERS & KERNEL_DTYPE(slot->dtype)) == 0) {
         return pl_err_set(parser->err, PLASMON_EINVAL,
-                          "signature: a reduced argument is f32, f64, i32 or i64, not %s",
+                          "signature: a reduced argument is i32, i64, f16, bf16, f32, f64, "
+                          "c64 or c128, not %s",
+                          pl_dtype_name(slot->dtype));
+    }
+    if ((slot->reduce_op == KERNEL_MIN || slot->reduce_op == KERNEL_MAX) &&
+        (KERNEL_PAIRS & KERNEL_DTYPE(slot->dtype)) != 0) {
+        return pl_err_set(parser->err, PLASMON_EINVAL,
+                          "signature: of %s there is no smallest and no largest; reduce it "
+                          "by sum or prod",
                           pl_dtype_name(slot->dtype));
     }
     slot->kind    = KERNEL_SLOT_TENSOR;

@@ -537,6 +537,120 @@ TEST(compiled_text_is_kept_by_content_options_and_architecture)
     folder_end(&folder);
 }
 
+/* ------------------------------------------------------------------------------------------------ parameters */
+
+static plasmon_status_t params_check(const char *text, const char *params,
+                                     struct pl_err *err)
+{
+    struct kernel_signature *signature;
+    char ptx[512];
+    plasmon_status_t status;
+
+    ASSERT_STATUS(kernel_signature_parse(text, &signature, err), PLASMON_OK);
+    (void)snprintf(ptx, sizeof(ptx),
+                   ".visible .entry _Z2fxv()\n{\n}\n.func _Z1fv(.param .f64 p)\n"
+                   ".visible .entry _Z1fv(%s)\n.maxntid 64, 1, 1\n{\n\tret;\n}\n",
+                   params);
+    status = code_params_check(ptx, "_Z1fv", signature, "f", err);
+    kernel_signature_destroy(signature);
+    return status;
+}
+
+static void params_fit(const char *text, const char *params)
+{
+    struct pl_err err = {0};
+
+    if (params_check(text, params, &err) != PLASMON_OK) {
+        test_fail(__FILE__, __LINE__, "%s, (%s): %s", text, params, err.text);
+    }
+}
+
+static void params_refused(const char *text, const char *params, const char *why)
+{
+    struct pl_err err = {0};
+
+    ASSERT_STATUS(params_check(text, params, &err), PLASMON_ECOMPILE);
+    ASSERT_CONTAINS(err.text, why);
+}
+
+TEST(a_kernel_must_take_what_its_signature_gives)
+{
+    static const char saxpy_text[] = "f(inout f32[n] y, f32 a, i64 n := n)";
+    static const char strided[]    = "f(in f16[n,m]~ x, bool b, i8 c)";
+
+    params_fit("f()", "");
+    params_fit("f()", "\n\n");
+    params_fit(saxpy_text, "\n\t.param .u64 p_0,\n\t.param .f32 p_1,\n\t.param .u64 p_2\n");
+    params_fit(saxpy_text,
+               ".param .u64 .ptr .global .align 4 p_0, .param .b32 p_1, .param .s64 p");
+    params_fit(strided,
+               ".param .align 8 .b8 x[8], .param .s64 s0, .param .u64 s1, .param .u8 b, "
+               ".param .s8 c");
+
+    params_refused("f()", ".param .u64 p_0",
+                   "takes 1 parameter, and the signature gives 0");
+    params_refused(saxpy_text, "", "takes 0 parameters, and the signature gives 3");
+    params_refused(saxpy_text,
+                   ".param .u64 p_0, .param .f32 p_1, .param .u64 p_2, .param .u64 p_3",
+                   "f takes 4 parameters, and the signature gives 3");
+    params_refused(
+        saxpy_text, ".param .u64 p_0, .param .f64 p_1, .param .u64 p_2",
+        "parameter 2 of the __global__ function f is f64, and the signature gives f32 a");
+    params_refused(saxpy_text, ".param .u64 p_0, .param .u32 p_1, .param .u64 p_2",
+                   "is u32, and the signature gives f32 a");
+    params_refused(
+        saxpy_text, ".param .u64 p_0, .param .f32 p_1, .param .u32 p_2",
+        "parameter 3 of the __global__ function f is u32, and the signature gives i64 n");
+    params_refused(saxpy_text, ".param .f32 p_0, .param .f32 p_1, .param .u64 p_2",
+                   "is f32, and the signature gives a pointer, y");
+    params_refused(saxpy_text,
+                   ".param .align 4 .b8 p_0[12], .param .f32 p_1, .param .u64 p_2",
+                   "is 12 bytes, and");
+    params_refused(
+        strided,
+        ".param .u64 x, .param .u64 s0, .param .f64 s1, .param .u8 b, .param .s8 c",
+        "is f64, and the signature gives an i64, stride 1 of x");
+}
+
+/* What is not written as NVRTC does says nothing against a kernel. */
+TEST(ptx_with_parameters_that_are_not_understood_refuses_nothing)
+{
+    params_fit("f()", ".param p");
+    params_fit("f()", ".param .u64 p[");
+    params_fit("f()", ".param .u64 p[4");
+    params_fit("f()", ".param .v4 p");
+    params_fit("f()", ".reg .u64 p");
+    params_fit("f()", "/* .param */ .param .u64 p");
+    params_fit("f()", ".param .texref p");
+}
+
+TEST(cuda_text_that_does_not_fit_its_signature_is_refused_kept_or_not)
+{
+    struct folder folder;
+    struct kernel_code_policy policy    = {.cache_bytes_max = 1u << 30};
+    struct kernel_definition definition = {
+        .name      = "saxpy",
+        .signature = "saxpy(inout f32[n] y, in f32[n] x, f64 a, i64 n := n)",
+        .cuda_text = saxpy,
+        .options   = ""};
+
+    kernel_code_destroy(compiled(&policy, saxpy, "")); /* skips where there is none */
+    folder_begin(&folder);
+    policy.cache_dir = folder.path;
+    kernel_code_destroy(compiled(&policy, saxpy, "")); /* kept, for its signature */
+    refused(&hopper, &policy, &definition, PLASMON_ECOMPILE,
+            "saxpy: parameter 3 of the __global__ function saxpy is f32, and the signature "
+            "gives "
+            "f64 a",
+            "");
+    definition.signature = "saxpy(inout f32[n] y, in f32[n] x, f32 a)";
+    refused(&hopper, &policy, &definition, PLASMON_ECOMPILE,
+            "takes 4 parameters, and the signature gives 3", "");
+    folder_look(&folder);
+    ASSERT_EQ(folder.files, 1);
+    folder_end(&folder);
+}
+
 TEST(a_damaged_or_foreign_file_is_compiled_again)
 {
     struct folder folder;

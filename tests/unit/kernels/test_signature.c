@@ -183,6 +183,24 @@ TEST(arithmetic_on_dimensions_is_checked)
     kernel_signature_destroy(s);
 }
 
+TEST(a_computed_number_that_its_dtype_cannot_hold_is_refused)
+{
+    struct kernel_signature *s =
+        parsed("f(in u8[n] x, i64 k, i32 m := n * k, u8 d := n - k)");
+    struct kernel_arg_shape arg = given(KERNEL_IN, PL_U8, 1, 1000, 0);
+    struct pl_err err           = {0};
+    union kernel_scalar k       = {.i = 3000000};
+
+    ASSERT_STATUS(kernel_check(&s->function, &arg, 1, &k, 1, &err), PLASMON_EINVAL);
+    ASSERT_STR(err.text, "f: m is 3000000000, needs -2147483648 to 2147483647 (i32)");
+    k.i = 1001;
+    ASSERT_STATUS(kernel_check(&s->function, &arg, 1, &k, 1, &err), PLASMON_EINVAL);
+    ASSERT_STR(err.text, "f: d is -1, needs 0 to 255 (u8)");
+    k.i = 999;
+    ASSERT_OK(kernel_check(&s->function, &arg, 1, &k, 1, &err));
+    kernel_signature_destroy(s);
+}
+
 TEST(operators_bind_as_in_c)
 {
     struct kernel_signature *s =
@@ -216,7 +234,9 @@ TEST(what_makes_no_sense_is_refused_at_its_byte)
     refused("f(in f32[n] x, in f32[x] y)", PLASMON_EINVAL, "x is used as a dimension");
     refused("f(f32 a, in f32[a] y)", PLASMON_EINVAL, "no integer");
     refused("f(reduce(xor) f32[n] y)", PLASMON_EINVAL, "sum, prod, min or max");
-    refused("f(reduce(sum) u8[n] y)", PLASMON_EINVAL, "a reduced argument");
+    refused("f(reduce(sum) u8[n] y)", PLASMON_EINVAL, "a reduced argument is i32");
+    refused("f(reduce(min) c64[n] y)", PLASMON_EINVAL, "of c64 there is no smallest");
+    refused("f(reduce(max) c128[n] y)", PLASMON_EINVAL, "by sum or prod");
     refused("f(in f32[n] x, f32 a := n)", PLASMON_EINVAL, "it is an integer");
     refused("f(c64 a)", PLASMON_EINVAL, "scalars are");
     refused("f(in u8[99999999999999999999] x)", PLASMON_EINVAL, "63 bits");
