@@ -344,10 +344,12 @@ void root_drop(struct refs *refs, struct root *root)
     struct pl_list *at, *next;
 
     assert(root->handle_count == 0);
+    root_spans_drop(root);
     pl_list_for_each_safe(at, next, &root->writes) {
         pl_container_of(at, struct write, in_root)->root = NULL;
         pl_list_remove(at);
     }
+    root->write_count = 0;
     root_watches_release(refs, root);
     for (size_t i = 0; i < root->failures.count; i++) {
         failure_release(((struct root_failure *)pl_vec_at(&root->failures, i))->failure);
@@ -371,6 +373,13 @@ static bool touches(bool whole, const struct pl_box *box, const struct pl_box *o
     return whole || other == NULL || pl_box_intersects(box, other);
 }
 
+static bool span_touches(void *user, struct pl_span *span)
+{
+    const struct write *write = pl_container_of(span, struct write, span);
+
+    return touches(write->whole, &write->box, user);
+}
+
 plasmon_status_t root_state(const struct root *root, const struct pl_box *box,
                             struct failure **out_failure)
 {
@@ -385,6 +394,14 @@ plasmon_status_t root_state(const struct root *root, const struct pl_box *box,
             }
             return failed->failure->status;
         }
+    }
+    if (root->spans != NULL && box != NULL) {
+        uint64_t first, last;
+
+        pl_span_of_box(&root->shape, box, &first, &last);
+        return pl_spans_meet(root->spans, first, last, span_touches, (void *)(uintptr_t)box)
+                   ? PLASMON_INPROGRESS
+                   : PLASMON_OK;
     }
     pl_list_for_each(at, &root->writes) {
         const struct write *write = pl_container_of(at, struct write, in_root);

@@ -28,6 +28,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/map.h"
+#include "base/spans.h"
 #include "base/vec.h"
 #include "kernels/kernels.h"
 #include "plasmon/plasmon.h"
@@ -59,7 +60,9 @@ struct root {
         recording;    /* the graph whose recording makes it, while that goes on; 0: none */
     bool is_snapshot; /* its release may let an INOUT work in place: it is sent at once */
     uint32_t handle_count; /* slots that show it */
-    struct pl_list writes; /* struct write.in_root, in submission order */
+    struct pl_list writes; /* struct write.in_root, in submission order; .. */
+    uint32_t write_count;
+    struct pl_spans *spans; /* .. and by place, while there are many; NULL: few */
     struct pl_list watches;
     struct pl_vec failures; /* struct root_failure */
     uint64_t version;       /* counts the tasks that were submitted to write it */
@@ -81,8 +84,9 @@ enum write_effect {
 
 struct write {
     struct pl_list in_root;
-    struct root *root;  /* NULL: it no longer matters to anyone */
-    struct write *next; /* of the same task */
+    struct pl_span span; /* in root->spans */
+    struct root *root;   /* NULL: it no longer matters to anyone */
+    struct write *next;  /* of the same task */
     struct task *task;
     enum write_effect effect;
     bool whole; /* box is the whole array */
@@ -250,6 +254,7 @@ void watch_stop(struct watch *watch); /* fine if decided; its failure goes */
 void root_watches_check(struct refs *refs, struct root *root, const struct pl_box *box);
 void root_new_version(struct refs *refs,
                       struct root *root); /* a task that writes it was submitted */
+void root_spans_drop(struct root *root);  /* its writes are found by looking at all */
 void tasks_finish(struct refs *refs);
 void root_watches_release(struct refs *refs,
                           struct root *root); /* the root ends: ERELEASED to who waits */

@@ -100,11 +100,82 @@ uint64_t refs_draw_tasks(struct refs *refs, uint32_t count)
 
 /* ------------------------------------------------------------------------------------------------ tasks */
 
+/* As many writes of one array are looked at one after the other; more are found by where they are. */
+#define WRITES_FEW 64u
+
+void root_spans_drop(struct root *root)
+{
+    struct pl_list *at;
+
+    if (root->spans == NULL) {
+        return;
+    }
+    pl_list_for_each(at, &root->writes) {
+        pl_list_init(&pl_container_of(at, struct write, in_root)->span.link);
+    }
+    pl_spans_finish(root->spans);
+    pl_free(root->spans);
+    root->spans = NULL;
+}
+
+static bool span_add(struct root *root, struct write *write)
+{
+    struct pl_box all;
+    uint64_t first, last;
+
+    if (write->whole) {
+        all = pl_box_of_shape(&root->shape);
+    }
+    pl_span_of_box(&root->shape, write->whole ? &all : &write->box, &first, &last);
+    return pl_spans_add(root->spans, &write->span, first, last);
+}
+
+/* Without memory they are looked at one after the other, as few are. */
+static void spans_make(struct root *root)
+{
+    struct pl_list *at;
+    bool whole = true;
+
+    root->spans = PL_NEW(struct pl_spans);
+    if (root->spans == NULL) {
+        return;
+    }
+    pl_spans_init(root->spans);
+    pl_list_for_each(at, &root->writes) {
+        whole = whole && span_add(root, pl_container_of(at, struct write, in_root));
+    }
+    if (!whole) {
+        root_spans_drop(root);
+    }
+}
+
+/* Behind `where`, a write of the same root or its list. */
+static void write_attach(struct root *root, struct write *write, struct pl_list *where)
+{
+    pl_list_add_after(where, &write->in_root);
+    root->write_count++;
+    if (root->spans != NULL) {
+        PL_CHECK(span_add(root, write)); /* it has a table, so it needs no memory */
+    } else if (root->write_count > WRITES_FEW) {
+        spans_make(root);
+    }
+}
+
 static void write_detach(struct write *write)
 {
-    if (write->root != NULL) {
-        pl_list_remove(&write->in_root);
-        write->root = NULL;
+    struct root *root = write->root;
+
+    if (root == NULL) {
+        return;
+    }
+    if (root->spans != NULL) {
+        pl_spans_remove(root->spans, &write->span);
+    }
+    pl_list_remove(&write->in_root);
+    write->root = NULL;
+    root->write_count--;
+    if (root->write_count == 0 && root->spans != NULL && root->spans->visits == 0) {
+        root_spans_drop(root);
     }
 }
 
@@ -177,6 +248,7 @@ static struct write *task_new_write(struct task *task)
     write->task      = task;
     write->root      = NULL;
     pl_list_init(&write->in_root);
+    pl_list_init(&write->span.link);
     return write;
 }
 
@@ -237,10 +309,14 @@ static void write_cut(struct write *write, const struct pl_box *from,
         more->box    = pieces[i];
         more->next   = write->next;
         write->next  = more;
-        pl_list_add_after(&write->in_root, &more->in_root);
+        write_attach(write->root, more, &write->in_root);
     }
     write->whole = false;
     write->box   = pieces[0];
+    if (write->root->spans != NULL) {
+        pl_spans_remove(write->root->spans, &write->span);
+        PL_CHECK(span_add(write->root, write)); /* as above */
+    }
 }
 
 static struct pl_box box_or_whole(const struct root *root, bool whole,
@@ -249,23 +325,41 @@ static struct pl_box box_or_whole(const struct root *root, bool whole,
     return whole ? pl_box_of_shape(&root->shape) : *box;
 }
 
+static void supersede_write(const struct root *root, struct write *older,
+                            const struct write *newer)
+{
+    if (covered(older->whole, &older->box, newer->whole, &newer->box)) {
+        write_detach(older);
+    } else if (newer->effect == WRITE_OVERWRITES) {
+        struct pl_box box = box_or_whole(root, older->whole, &older->box);
+
+        if (pl_box_intersects(&box, &newer->box)) {
+            write_cut(older, &box, &newer->box);
+        }
+    }
+}
+
+static bool supersede_span(void *user, struct pl_span *span)
+{
+    const struct write *newer = user;
+
+    supersede_write(newer->root, pl_container_of(span, struct write, span), newer);
+    return false;
+}
+
 /* `newer` was submitted: older writes that the present version no longer depends on leave the list. */
-static void supersede_writes(struct root *root, const struct write *newer)
+static void supersede_writes(struct root *root, struct write *newer)
 {
     struct pl_list *at, *next;
+    uint64_t first, last;
 
+    if (root->spans != NULL && !newer->whole) {
+        pl_span_of_box(&root->shape, &newer->box, &first, &last);
+        (void)pl_spans_meet(root->spans, first, last, supersede_span, newer);
+        return;
+    }
     pl_list_for_each_safe(at, next, &root->writes) {
-        struct write *older = pl_container_of(at, struct write, in_root);
-
-        if (covered(older->whole, &older->box, newer->whole, &newer->box)) {
-            write_detach(older);
-        } else if (newer->effect == WRITE_OVERWRITES) {
-            struct pl_box box = box_or_whole(root, older->whole, &older->box);
-
-            if (pl_box_intersects(&box, &newer->box)) {
-                write_cut(older, &box, &newer->box);
-            }
-        }
+        supersede_write(root, pl_container_of(at, struct write, in_root), newer);
     }
 }
 
@@ -318,7 +412,7 @@ void task_commit(struct refs *refs, struct task *task)
         if (write->effect == WRITE_OVERWRITES) {
             supersede_failures(root, write->whole, &write->box);
         }
-        pl_list_add_tail(&root->writes, &write->in_root);
+        write_attach(root, write, root->writes.prev);
     }
 }
 
@@ -486,7 +580,7 @@ plasmon_status_t root_inherit(struct root *copy, const struct root *from,
         more->whole  = true; /* of the copy, which has coordinates of its own */
         more->next   = write->next;
         write->next  = more;
-        pl_list_add_tail(&copy->writes, &more->in_root);
+        write_attach(copy, more, copy->writes.prev);
     }
     for (size_t i = 0; i < from->failures.count; i++) {
         const struct root_failure *failed = pl_vec_at(&from->failures, i);

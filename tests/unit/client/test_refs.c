@@ -358,54 +358,109 @@ TEST(kept_bytes_go_with_the_version_and_with_the_ref)
     refs_finish(&refs);
 }
 
+/* Random writes of a matrix of ROWS rows, each of which overwrites a box; they end in any order. */
+enum { ROWS = 4, STEPS_MAX = 700, ELEMENTS_MAX = ROWS * 100 };
+
+struct element_model {
+    uint64_t writer[ELEMENTS_MAX]; /* who is to write it and has not; 0: nobody */
+    uint64_t live[STEPS_MAX];
+    unsigned live_count;
+    int64_t columns;
+};
+
+static struct pl_box random_box(uint64_t *seed, int64_t columns, int64_t longest)
+{
+    struct pl_box where = {.ndim = 2};
+
+    where.start[0] = (int64_t)(test_random(seed) % ROWS);
+    where.start[1] = (int64_t)(test_random(seed) % (uint64_t)columns);
+    where.count[0] = 1 + (int64_t)(test_random(seed) % (uint64_t)(ROWS - where.start[0]));
+    where.count[1] =
+        1 + (int64_t)(test_random(seed) %
+                      pl_min_u64((uint64_t)(columns - where.start[1]), (uint64_t)longest));
+    return where;
+}
+
+static void model_write(struct element_model *model, const struct pl_box *where,
+                        uint64_t id)
+{
+    for (int64_t r = 0; r < where->count[0]; r++) {
+        for (int64_t c = 0; c < where->count[1]; c++) {
+            model->writer[(where->start[0] + r) * model->columns + where->start[1] + c] =
+                id;
+        }
+    }
+    model->live[model->live_count++] = id;
+}
+
+static void model_end(struct element_model *model, struct refs *refs, unsigned pick)
+{
+    for (int64_t i = 0; i < ROWS * model->columns; i++) {
+        model->writer[i] = model->writer[i] == model->live[pick] ? 0 : model->writer[i];
+    }
+    refs_resolve(refs, model->live[pick], NULL);
+    model->live[pick] = model->live[--model->live_count];
+}
+
+static void model_compare(const struct element_model *model, const struct root *root)
+{
+    for (int64_t i = 0; i < ROWS * model->columns; i++) {
+        struct pl_box one = {
+            .ndim = 2, .start = {i / model->columns, i % model->columns}, .count = {1, 1}};
+
+        ASSERT_EQ(root_state(root, &one, NULL),
+                  model->writer[i] != 0 ? PLASMON_INPROGRESS : PLASMON_OK);
+    }
+}
+
+/* One in `ends` steps ends a task. Returns how many were under way at most. */
+static uint32_t agree(uint64_t *seed, int64_t columns, int64_t longest, int steps,
+                      uint64_t ends)
+{
+    struct pl_shape shape      = {.dtype = PL_F32, .ndim = 2, .dim = {ROWS, columns}};
+    struct element_model model = {.columns = columns};
+    struct refs refs;
+    struct root *root;
+    uint32_t most = 0;
+
+    refs_init(&refs, 1);
+    root = root_create(&refs, refs_draw_ref(&refs), &shape);
+    ASSERT_NOT_NULL(refs_open(&refs, root, NULL));
+    for (int step = 0; step < steps; step++) {
+        if (test_random(seed) % ends != 0 || model.live_count == 0) {
+            struct pl_box where = random_box(seed, columns, longest);
+
+            model_write(&model, &where, submit(&refs, root, &where, WRITE_OVERWRITES));
+        } else {
+            model_end(&model, &refs, (unsigned)(test_random(seed) % model.live_count));
+        }
+        model_compare(&model, root);
+        most = root->write_count > most ? root->write_count : most;
+    }
+    while (model.live_count > 0) {
+        model_end(&model, &refs, model.live_count - 1);
+    }
+    model_compare(&model, root);
+    ASSERT_EQ(root->write_count, 0);
+    ASSERT_NULL(root->spans);
+    refs_finish(&refs);
+    return most;
+}
+
 TEST(readiness_agrees_with_a_model_that_looks_at_every_element)
 {
-    enum { N = 24, STEPS = 60, RUNS = 300 };
     uint64_t seed = test_seed();
+    uint32_t most = 0;
 
-    for (int run = 0; run < RUNS; run++) {
-        struct pl_shape shape = {.dtype = PL_F32, .ndim = 1, .dim = {N}};
-        uint64_t writer[N]    = {0};
-        uint64_t live[STEPS];
-        unsigned live_count = 0;
-        struct plasmon_ref *ref;
-        struct root *root;
-        struct refs refs;
-
-        refs_init(&refs, 1);
-        root = root_create(&refs, refs_draw_ref(&refs), &shape);
-        ref  = refs_open(&refs, root, NULL);
-        ASSERT_NOT_NULL(ref);
-        for (int step = 0; step < STEPS; step++) {
-            int64_t start = (int64_t)(test_random(&seed) % N);
-            int64_t count = 1 + (int64_t)(test_random(&seed) % (uint64_t)(N - start));
-
-            if (test_random(&seed) % 3 != 0 || live_count == 0) {
-                struct pl_box where = box(start, count);
-
-                live[live_count] = submit(&refs, root, &where, WRITE_OVERWRITES);
-                for (int64_t i = start; i < start + count; i++) {
-                    writer[i] = live[live_count];
-                }
-                live_count++;
-            } else {
-                unsigned pick = (unsigned)(test_random(&seed) % live_count);
-
-                for (int i = 0; i < N; i++) {
-                    writer[i] = writer[i] == live[pick] ? 0 : writer[i];
-                }
-                refs_resolve(&refs, live[pick], NULL);
-                live[pick] = live[--live_count];
-            }
-            for (int64_t i = 0; i < N; i++) {
-                struct pl_box one = box(i, 1);
-
-                ASSERT_EQ(root_state(root, &one, NULL),
-                          writer[i] != 0 ? PLASMON_INPROGRESS : PLASMON_OK);
-            }
-        }
-        refs_finish(&refs);
+    for (int run = 0; run < 300; run++) {
+        (void)agree(&seed, 6, 6, 60, 3);
     }
+    for (int run = 0; run < 10; run++) { /* so many that they are found by their place */
+        uint32_t count = agree(&seed, 100, 5, STEPS_MAX, 9);
+
+        most = count > most ? count : most;
+    }
+    ASSERT_TRUE(most > 100);
 }
 
 /* Watches of random parts, random writes of three kinds that end and fail in any order: who is not told yet has to wait. */
@@ -524,6 +579,34 @@ TEST(many_parts_of_one_array_are_waited_for_at_little_cost)
     refs_finish(&refs);
     free(watch);
     free(task);
+}
+
+/* A task looked at all that were under way: of these, at two thousand million. */
+TEST(each_of_many_writers_of_one_array_looks_at_few_others)
+{
+    enum { PARTS = 65536 };
+    struct pl_shape shape = {.dtype = PL_F32, .ndim = 1, .dim = {2 * PARTS}};
+    struct plasmon_ref *ref;
+    struct root *root;
+    struct refs refs;
+
+    refs_init(&refs, 1);
+    root = root_create(&refs, refs_draw_ref(&refs), &shape);
+    ref  = refs_open(&refs, root, NULL);
+    ASSERT_NOT_NULL(ref);
+    for (int round = 0; round < 2; round++) { /* into nothing, then over the same */
+        for (int i = 0; i < PARTS; i++) {
+            struct pl_box where = box(2 * i, 2);
+
+            (void)submit(&refs, root, &where, WRITE_OVERWRITES);
+        }
+        ASSERT_EQ(root->write_count, PARTS);
+    }
+    ASSERT_NOT_NULL(root->spans);
+    ASSERT_TRUE(root->spans->looked < 16 * (uint64_t)PARTS);
+    refs_resolve_range(&refs, 1, refs.id_next - 1);
+    ASSERT_EQ(root->write_count, 0);
+    refs_finish(&refs);
 }
 
 TEST_MAIN()
