@@ -22,11 +22,17 @@ static void check_array(const struct head_array *array)
 
             PL_CHECK(!pl_box_intersects(&fragment->box, &second->box));
         }
+        PL_CHECK(pos->next == &array->fragments ||
+                 fragment->number <
+                     pl_container_of(pos->next, struct head_fragment, array_link)->number);
+        PL_CHECK(head_array_meet(array, &fragment->box) == fragment &&
+                 fragment->met == NULL);
         /* What it shows must be somewhere, or known to be lost. */
         PL_CHECK(fragment->tile->failure != NULL ||
                  head_tile_covered(fragment->tile, NULL, &fragment->box));
     }
     PL_CHECK(count == array->fragment_count);
+    PL_CHECK(array->spans == NULL || array->spans->count == count);
     PL_CHECK(covered == pl_box_elements(&array->extent));
 }
 

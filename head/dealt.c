@@ -3,10 +3,14 @@
  * its tasks are being placed, the queue of the device with the first parts is the longer one, and it is not when the last part has been
  * named. Where each device has about its share of an array, the others' parts will be worked on as well, and a queue says little.
  *
+ * All parts are looked at, for each call in doubt. Of an array in more than PARTS_MAX parts nobody asks: one of so many is little beside what a device has in its queue.
+ *
  * Copies that were brought somewhere to be read do not count: one device often gathers what the others made. What nobody wrote yet counts as if it lay elsewhere: parts are dealt when they are
  * written (place.c).
  */
 #include "head/core_int.h"
+
+#define PARTS_MAX 1024u
 
 /* A device has its share, and half as much again at most: parts need not come out even. */
 static bool is_share(uint64_t there, uint64_t all, uint32_t devices)
@@ -57,6 +61,9 @@ uint64_t head_dealt(const struct head_want *want, const struct head_device *devi
         return want->at == device
                    ? parts_of_share(want, want->at_bytes, want->at_whole, devices)
                    : 0;
+    }
+    if (want->array->fragment_count > PARTS_MAX) {
+        return 0;
     }
     element = pl_dtype_bytes(want->array->shape.dtype);
     count_elements(want->array, device, &there, &all);

@@ -142,12 +142,11 @@ const char *head_array_label(const struct head_core *core, const struct head_arr
                              const struct pl_box *box)
 {
     struct head_labels_seen seen = {.core = core};
-    struct pl_list *pos;
+    const struct head_fragment *fragment;
     bool more;
 
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
+    for (fragment = head_array_meet(array, box); fragment != NULL;
+         fragment = fragment->met) {
         struct pl_box part;
 
         if (pl_box_intersection(&fragment->box, box, &part)) {

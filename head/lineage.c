@@ -148,19 +148,16 @@ static struct head_record_sizes measure(const struct head_run *run)
 
     for (size_t i = 0; i < run->arg_count; i++) {
         const struct head_arg *arg = &run->args[i];
-        struct pl_list *pos;
+        const struct head_fragment *fragment;
 
         sizes.numbers += 3 * (size_t)arg->view.ndim;
         if (!reads(arg)) {
             continue;
         }
-        pl_list_for_each(pos, &arg->array->fragments) {
-            if (pl_box_intersects(
-                    &pl_container_of(pos, struct head_fragment, array_link)->box,
-                    &arg->hull)) {
-                sizes.inputs++;
-                sizes.numbers += 2 * (size_t)arg->view.ndim;
-            }
+        for (fragment = head_array_meet(arg->array, &arg->hull); fragment != NULL;
+             fragment = fragment->met) {
+            sizes.inputs++;
+            sizes.numbers += 2 * (size_t)arg->view.ndim;
         }
     }
     return sizes;
@@ -240,11 +237,10 @@ static uint32_t take_inputs(struct head_core *core, struct head_record *record,
                             struct head_record_arg *to, const struct head_arg *arg,
                             uint32_t at)
 {
-    struct pl_list *pos;
+    const struct head_fragment *fragment;
 
-    pl_list_for_each(pos, &arg->array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
+    for (fragment = head_array_meet(arg->array, &arg->hull); fragment != NULL;
+         fragment = fragment->met) {
         struct head_record_input *input;
         struct pl_box part;
 

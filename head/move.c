@@ -74,7 +74,7 @@ bool head_move_joint(const struct head_buffer *buffer)
 static bool buffer_serves(struct head_array *array, const struct pl_box *box,
                           struct head_buffer *buffer, bool exclusive)
 {
-    struct pl_list *pos;
+    const struct head_fragment *fragment;
 
     if (!pl_box_contains(&buffer->frame, box) || (exclusive && !buffer->donatable)) {
         return false;
@@ -85,9 +85,8 @@ static bool buffer_serves(struct head_array *array, const struct pl_box *box,
     if (!pl_box_equal(&buffer->frame, box) && head_move_joint(buffer)) {
         return false;
     }
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
+    for (fragment = head_array_meet(array, box); fragment != NULL;
+         fragment = fragment->met) {
         struct pl_box part;
 
         if (!pl_box_intersection(&fragment->box, box, &part)) {
@@ -106,17 +105,9 @@ static bool buffer_serves(struct head_array *array, const struct pl_box *box,
 /* Whatever serves must serve the first fragment that meets the box: its instances are the candidates. */
 static struct head_tile *first_tile(struct head_array *array, const struct pl_box *box)
 {
-    struct pl_list *pos;
+    const struct head_fragment *fragment = head_array_meet(array, box);
 
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
-
-        if (pl_box_intersects(&fragment->box, box)) {
-            return fragment->tile;
-        }
-    }
-    return NULL;
+    return fragment != NULL ? fragment->tile : NULL;
 }
 
 struct head_buffer *head_move_common(struct head_array *array, const struct pl_box *box,
@@ -365,11 +356,10 @@ static bool plan_tile(struct plan *plan, struct head_tile *tile, const struct pl
 
 static bool plan_box(struct plan *plan, struct head_array *array, const struct pl_box *box)
 {
-    struct pl_list *pos;
+    const struct head_fragment *fragment;
 
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
+    for (fragment = head_array_meet(array, box); fragment != NULL;
+         fragment = fragment->met) {
         struct pl_box part;
 
         if (pl_box_intersection(&fragment->box, box, &part) &&
@@ -454,8 +444,8 @@ struct head_buffer *head_move_read(struct head_core *core, struct head_array *ar
                                    const struct pl_box *box, struct head_device *device,
                                    bool exact, struct head_failure **out_failure)
 {
+    const struct head_fragment *fragment;
     struct head_buffer *buffer;
-    struct pl_list *pos;
 
     head_spill_keep(core, array, box);
     if (!head_spill_bring(core, array, box, device, out_failure)) {
@@ -483,9 +473,8 @@ struct head_buffer *head_move_read(struct head_core *core, struct head_array *ar
         head_buffer_release(core, buffer);
         return NULL;
     }
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
+    for (fragment = head_array_meet(array, box); fragment != NULL;
+         fragment = fragment->met) {
         struct pl_box part;
 
         if (pl_box_intersection(&fragment->box, box, &part)) {

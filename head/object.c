@@ -25,6 +25,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A task that is done takes some of these along, and the next one makes as many. */
@@ -522,33 +523,160 @@ static uint64_t bytes_of(const struct head_array *array, const struct pl_box *bo
     return (uint64_t)pl_box_elements(box) * pl_dtype_bytes(array->shape.dtype);
 }
 
+/*
+ * Of as many fragments the list is looked through; more are found by where they are. (Arrays in 16 or 32 parts are usual; an index launch may make 65536.)
+ */
+#define FRAGMENTS_FEW 40u
+
+static void span_add(struct head_array *array, struct head_fragment *fragment)
+{
+    uint64_t first, last;
+
+    pl_span_of_box(&array->shape, &fragment->box, &first, &last);
+    PL_CHECK(pl_spans_add(array->spans, &fragment->span, first, last));
+}
+
+static void spans_make(struct head_array *array)
+{
+    struct pl_list *pos;
+
+    array->spans = head_alloc(sizeof(*array->spans));
+    pl_spans_init(array->spans);
+    pl_list_for_each(pos, &array->fragments) {
+        span_add(array, pl_container_of(pos, struct head_fragment, array_link));
+    }
+}
+
+static void spans_drop(struct head_array *array)
+{
+    struct pl_list *pos;
+
+    if (array->spans == NULL) {
+        return;
+    }
+    pl_list_for_each(pos, &array->fragments) {
+        pl_spans_remove(array->spans,
+                        &pl_container_of(pos, struct head_fragment, array_link)->span);
+    }
+    pl_spans_finish(array->spans);
+    pl_free(array->spans);
+    array->spans = NULL;
+}
+
+/* Fragments that were found, on their way into order. */
+struct meeting {
+    const struct pl_box *box;
+    struct pl_vec *found; /* struct head_fragment * */
+};
+
+static bool meeting_take(void *user, struct pl_span *span)
+{
+    const struct meeting *meeting  = user;
+    struct head_fragment *fragment = pl_container_of(span, struct head_fragment, span);
+    struct head_fragment **place;
+
+    if (pl_box_intersects(&fragment->box, meeting->box)) {
+        place = pl_vec_push(meeting->found);
+        PL_CHECK(place != NULL);
+        *place = fragment;
+    }
+    return false;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    uint64_t x = (*(struct head_fragment *const *)a)->number;
+    uint64_t y = (*(struct head_fragment *const *)b)->number;
+
+    return (x > y) - (x < y);
+}
+
+static struct head_fragment *meet_in_spans(const struct head_array *array,
+                                           const struct pl_box *box)
+{
+    static _Thread_local struct pl_vec found = {.item_bytes =
+                                                    sizeof(struct head_fragment *)};
+    struct meeting meeting                   = {.box = box, .found = &found};
+    struct head_fragment **items;
+    uint64_t first, last;
+
+    pl_vec_clear(&found);
+    pl_span_of_box(&array->shape, box, &first, &last);
+    (void)pl_spans_meet(array->spans, first, last, meeting_take, &meeting);
+    if (found.count == 0) {
+        return NULL;
+    }
+    items = found.items;
+    qsort(items, found.count, sizeof(struct head_fragment *), compare_numbers);
+    for (size_t i = 0; i < found.count; i++) {
+        items[i]->met = i + 1 < found.count ? items[i + 1] : NULL;
+    }
+    return items[0];
+}
+
+struct head_fragment *head_array_meet(const struct head_array *array,
+                                      const struct pl_box *box)
+{
+    struct head_fragment *first = NULL, **end = &first;
+    struct pl_list *pos;
+
+    if (array->spans != NULL) {
+        return meet_in_spans(array, box);
+    }
+    pl_list_for_each(pos, &array->fragments) {
+        struct head_fragment *fragment =
+            pl_container_of(pos, struct head_fragment, array_link);
+
+        if (pl_box_intersects(&fragment->box, box)) {
+            *end = fragment;
+            end  = &fragment->met;
+        }
+    }
+    *end = NULL;
+    return first;
+}
+
 static void fragment_add(struct head_core *core, struct head_array *array,
                          const struct pl_box *box, struct head_tile *tile)
 {
     struct head_fragment *fragment = head_pool_get(&fragment_pool);
 
     PL_CHECK(pl_box_contains(&tile->box, box));
-    fragment->array = array;
-    fragment->tile  = tile;
-    fragment->box   = *box;
+    fragment->array  = array;
+    fragment->tile   = tile;
+    fragment->box    = *box;
+    fragment->number = ++array->fragment_last;
     pl_list_init(&fragment->array_link);
     pl_list_init(&fragment->tile_link);
+    pl_list_init(&fragment->span.link);
     pl_list_add_tail(&array->fragments, &fragment->array_link);
     pl_list_add_tail(&tile->fragments, &fragment->tile_link);
     head_tile_hold(core, tile);
     head_space_show(array, tile, bytes_of(array, box));
     array->fragment_count++;
     core->counts.fragments++;
+    if (array->spans != NULL) {
+        span_add(array, fragment);
+    } else if (array->fragment_count > FRAGMENTS_FEW) {
+        spans_make(array);
+    }
 }
 
 static void fragment_remove(struct head_core *core, struct head_fragment *fragment)
 {
-    struct head_tile *tile = fragment->tile;
+    struct head_tile *tile   = fragment->tile;
+    struct head_array *array = fragment->array;
 
+    if (array->spans != NULL) {
+        pl_spans_remove(array->spans, &fragment->span);
+    }
     pl_list_remove(&fragment->array_link);
     pl_list_remove(&fragment->tile_link);
-    fragment->array->fragment_count--;
-    head_space_hide(fragment->array, tile, bytes_of(fragment->array, &fragment->box));
+    array->fragment_count--;
+    if (array->fragment_count < FRAGMENTS_FEW / 2) {
+        spans_drop(array);
+    }
+    head_space_hide(array, tile, bytes_of(array, &fragment->box));
     pl_pool_put(&fragment_pool, fragment);
     core->counts.fragments--;
     head_tile_release(core, tile);
@@ -642,6 +770,7 @@ void head_array_release(struct head_core *core, struct head_array *array)
         fragment_remove(core,
                         pl_list_first(&array->fragments, struct head_fragment, array_link));
     }
+    spans_drop(array);
     if (array->space != NULL) {
         head_space_release(array->space);
     }
@@ -678,6 +807,7 @@ static bool shows_another(struct head_core *core, struct head_array *array,
 void head_array_set(struct head_core *core, struct head_array *array,
                     const struct pl_box *box, struct head_tile *tile)
 {
+    struct head_fragment *meeting;
     struct pl_list *pos, *tmp;
     struct pl_list old;
 
@@ -686,14 +816,12 @@ void head_array_set(struct head_core *core, struct head_array *array,
     }
     /* The new fragments go to the tail of the list; the ones that `box` meets are taken off first. */
     pl_list_init(&old);
-    pl_list_for_each_safe(pos, tmp, &array->fragments) {
-        struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
-
-        if (pl_box_intersects(&fragment->box, box)) {
-            pl_list_remove(pos);
-            pl_list_add_tail(&old, pos);
+    for (meeting = head_array_meet(array, box); meeting != NULL; meeting = meeting->met) {
+        if (array->spans != NULL) {
+            pl_spans_remove(array->spans, &meeting->span);
         }
+        pl_list_remove(&meeting->array_link);
+        pl_list_add_tail(&old, &meeting->array_link);
     }
 
     pl_list_for_each_safe(pos, tmp, &old) {
@@ -715,12 +843,11 @@ struct head_array *head_array_snapshot(struct head_core *core, struct head_space
                                        const struct pl_box *box)
 {
     struct head_array *copy = head_array_create(core, space, &array->shape);
-    struct pl_list *pos;
+    const struct head_fragment *fragment;
 
     copy->extent = *box;
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
+    for (fragment = head_array_meet(array, box); fragment != NULL;
+         fragment = fragment->met) {
         struct pl_box part;
 
         if (pl_box_intersection(&fragment->box, box, &part)) {
@@ -748,15 +875,10 @@ bool head_array_whole(const struct head_array *array)
 
 struct head_failure *head_array_failure(struct head_array *array, const struct pl_box *box)
 {
-    struct pl_list *pos;
+    const struct head_fragment *fragment = head_array_meet(array, box);
 
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
-
-        if (fragment->tile->failure != NULL && pl_box_intersects(&fragment->box, box)) {
-            return fragment->tile->failure;
-        }
+    while (fragment != NULL && fragment->tile->failure == NULL) {
+        fragment = fragment->met;
     }
-    return NULL;
+    return fragment != NULL ? fragment->tile->failure : NULL;
 }

@@ -9,6 +9,7 @@
 #ifndef HEAD_OBJECT_H
 #define HEAD_OBJECT_H
 
+#include "base/spans.h"
 #include "head/bytes.h"
 
 struct head_core;
@@ -123,6 +124,9 @@ struct head_fragment {
     struct pl_box box; /* what of the tile this array shows */
     struct pl_list array_link;
     struct pl_list tile_link;
+    struct pl_span span;       /* in array->spans */
+    uint64_t number;           /* rises along the array's list */
+    struct head_fragment *met; /* of head_array_meet(): the next one */
 };
 
 /* A REDUCE result that is not folded in yet. */
@@ -139,6 +143,8 @@ struct head_array {
     struct pl_box extent; /* what of it exists (a snapshot of a view keeps only its hull) */
     struct pl_list fragments;
     uint32_t fragment_count;
+    uint64_t fragment_last; /* number of the newest one */
+    struct pl_spans *spans; /* the fragments by place, while there are many; NULL: few */
     struct pl_vec partials; /* struct head_partial */
     uint32_t partial_op;
     uint64_t since_ms;   /* it exists in this process */
@@ -276,6 +282,12 @@ void head_array_set(struct head_core *core, struct head_array *array,
 struct head_array *head_array_snapshot(struct head_core *core, struct head_space *space,
                                        const struct head_array *array,
                                        const struct pl_box *box);
+/*
+ * The fragments that meet the box: the first one, and from each the next by `met`, in the order of the list. They stay so until the array changes, or this is
+ * asked of it again.
+ */
+struct head_fragment *head_array_meet(const struct head_array *array,
+                                      const struct pl_box *box);
 /* Each part of it is somewhere, and well. */
 bool head_array_whole(const struct head_array *array);
 struct head_failure *

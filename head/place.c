@@ -66,11 +66,10 @@ struct placing {
 static void parts_find(struct placing *placing, const struct head_want *want)
 {
     uint64_t element = pl_dtype_bytes(want->array->shape.dtype);
-    struct pl_list *pos;
+    const struct head_fragment *fragment;
 
-    pl_list_for_each(pos, &want->array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
+    for (fragment = head_array_meet(want->array, &want->box); fragment != NULL;
+         fragment = fragment->met) {
         uint64_t elements = (uint64_t)pl_box_common(&fragment->box, &want->box);
         struct part *part;
 

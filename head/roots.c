@@ -62,17 +62,17 @@ void head_roots_hold(struct head_core *core, struct head_task *task,
 {
     for (size_t i = 0; i < run->arg_count && !pl_bug("head.roots_let_go"); i++) {
         const struct head_arg *arg = &run->args[i];
-        const struct pl_list *pos;
+        const struct head_fragment *fragment, *next;
 
         if (!reads(arg)) {
             continue;
         }
-        pl_list_for_each(pos, &arg->array->fragments) {
-            const struct head_fragment *fragment =
-                pl_container_of(pos, const struct head_fragment, array_link);
+        for (fragment = head_array_meet(arg->array, &arg->hull); fragment != NULL;
+             fragment = next) {
             const struct head_tile *tile = fragment->tile;
             struct pl_box part;
 
+            next = fragment->met; /* a snapshot of the part meets this one alone */
             if (tile->record == NULL && tile->failure == NULL &&
                 pl_box_intersection(&fragment->box, &arg->hull, &part)) {
                 keep_copy(tile, &part);

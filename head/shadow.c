@@ -101,17 +101,12 @@ static void keep_whole(struct head_core *core, struct head_shadow *shadow)
 /* Is there a part of it that no record says how to make? */
 static bool cut_off(const struct head_array *array, const struct pl_box *box)
 {
-    struct pl_list *pos;
+    const struct head_fragment *fragment = head_array_meet(array, box);
 
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
-
-        if (fragment->tile->record == NULL && pl_box_intersects(&fragment->box, box)) {
-            return true;
-        }
+    while (fragment != NULL && fragment->tile->record != NULL) {
+        fragment = fragment->met;
     }
-    return false;
+    return fragment != NULL;
 }
 
 /* Where it is out of danger: on another host than the first copy, else on another device; where the most room is. */

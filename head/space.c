@@ -196,11 +196,10 @@ plasmon_status_t head_space_admit_message(struct head_space *space, uint64_t byt
 static uint64_t growth(const struct head_array *array, const struct pl_box *box)
 {
     uint64_t elements = (uint64_t)pl_box_elements(box);
-    struct pl_list *pos;
+    const struct head_fragment *fragment;
 
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
+    for (fragment = head_array_meet(array, box); fragment != NULL;
+         fragment = fragment->met) {
         struct pl_box part;
 
         if (fragment->tile->charged > 0 &&

@@ -181,15 +181,11 @@ void head_spill_keep_buffer(struct head_core *core, struct head_buffer *buffer)
 void head_spill_keep(struct head_core *core, struct head_array *array,
                      const struct pl_box *box)
 {
-    struct pl_list *pos, *it;
+    const struct head_fragment *fragment;
+    struct pl_list *it;
 
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
-
-        if (!pl_box_intersects(&fragment->box, box)) {
-            continue;
-        }
+    for (fragment = head_array_meet(array, box); fragment != NULL;
+         fragment = fragment->met) {
         pl_list_for_each(it, &fragment->tile->instances) {
             struct head_buffer *buffer =
                 pl_container_of(it, struct head_instance, tile_link)->buffer;
@@ -709,11 +705,10 @@ static struct head_buffer *copy_needed(const struct head_tile *tile,
 
 struct head_failure *head_spill_stranded(struct head_array *array, const struct pl_box *box)
 {
-    const struct pl_list *pos;
+    const struct head_fragment *fragment;
 
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, const struct head_fragment, array_link);
+    for (fragment = head_array_meet(array, box); fragment != NULL;
+         fragment = fragment->met) {
         const struct head_buffer *copy;
         struct pl_box part;
 
@@ -731,11 +726,10 @@ struct head_failure *head_spill_stranded(struct head_array *array, const struct 
 
 bool head_spill_missing(struct head_array *array, const struct pl_box *box)
 {
-    struct pl_list *pos;
+    const struct head_fragment *fragment;
 
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
+    for (fragment = head_array_meet(array, box); fragment != NULL;
+         fragment = fragment->met) {
         struct pl_box part;
 
         if (pl_box_intersection(&fragment->box, box, &part) &&
@@ -802,12 +796,12 @@ static bool reads_array(const struct head_arg *arg)
 static uint64_t bytes_back(struct head_core *core, struct head_array *array,
                            const struct pl_box *box)
 {
-    struct pl_list *pos, *it;
+    const struct head_fragment *fragment;
+    struct pl_list *it;
     uint64_t bytes = 0;
 
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
+    for (fragment = head_array_meet(array, box); fragment != NULL;
+         fragment = fragment->met) {
         struct pl_box part;
 
         if (!pl_box_intersection(&fragment->box, box, &part) ||

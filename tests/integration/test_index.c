@@ -229,6 +229,40 @@ TEST(integer_scalars_reduce_and_many_instances)
     plasmon_finish(client);
 }
 
+/* Each looked at all others, here and in the head: after a quarter of an hour the session was lost. */
+TEST(as_many_instances_as_are_allowed_write_one_array)
+{
+    enum { MANY = 65536 };
+    struct plasmon_client *client = cluster_start(2);
+    struct plasmon_shape shape    = {.dtype = PLASMON_I64, .ndim = 1, .dim = {MANY}};
+    struct plasmon_index_view one = {.count = {1}, .step_of = {{1}}};
+    const struct plasmon_index_view *views[] = {&one, &one};
+    struct plasmon_arg out                   = {.mode = PLASMON_OUT, .shape = &shape};
+    struct plasmon_arg adds[] = {{.mode = PLASMON_INOUT}, {.mode = PLASMON_IN}};
+    plasmon_scalar_t base = {.i = 5}, step = {.i = 2}, minus = {.f = -1};
+    struct plasmon_call fill         = call_of("fill_int", &out, 1, &base, 1);
+    struct plasmon_call axpy         = call_of("axpy", adds, 2, &minus, 1);
+    struct plasmon_index_space space = PLASMON_INDEX_SPACE_INIT;
+    int64_t *got                     = malloc(MANY * sizeof(*got));
+
+    ASSERT_NOT_NULL(got);
+    space.ndim         = 1;
+    space.count[0]     = MANY;
+    space.views        = views;
+    space.scalar_steps = &step;
+    CLUSTER_OK(plasmon_submit_index(client, &fill, &space, &adds[0].ref, NULL));
+    CLUSTER_OK(plasmon_snapshot(client, adds[0].ref, &adds[1].ref));
+    space.scalar_steps = NULL;
+    space.count[0]     = MANY / 2;
+    CLUSTER_OK(plasmon_submit_index(client, &axpy, &space, NULL, NULL));
+    CLUSTER_OK(plasmon_get(client, adds[0].ref, got, MANY * sizeof(*got), CLUSTER_WAIT_MS));
+    for (int64_t i = 0; i < MANY; i++) {
+        ASSERT_EQ(got[i], i < MANY / 2 ? 0 : 5 + 2 * i);
+    }
+    free(got);
+    plasmon_finish(client);
+}
+
 /* Row r becomes += a + step * r: a function of the client's own, by index as by loop; one that cannot step is refused with the remedy. */
 TEST(a_source_function_by_index_is_the_loop_and_gaps_need_strides)
 {
