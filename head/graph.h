@@ -112,6 +112,7 @@ struct head_segment {
     uint32_t wanted_by; /* the first that is, of its tasks' */
     uint32_t retries;
     uint32_t time_limit_ms; /* of all its tasks together; 0: one has none */
+    int32_t priority;       /* the highest of its tasks' */
 };
 
 struct head_plan {
@@ -170,7 +171,7 @@ void graph_arrays_release(struct head_core *core, struct head_graph *graph);
 /* Without an id and tasks. */
 struct head_segment *graph_segment_create(struct head_plan *plan,
                                           struct head_device *device);
-/* Takes the task in: its retries, time limit and cost are the segment's, too. */
+/* Takes the task in: its retries, time limit, priority and cost are the segment's, too. */
 void graph_segment_add(const struct head_graph *graph, struct head_segment *segment,
                        uint32_t task);
 

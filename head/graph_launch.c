@@ -204,6 +204,7 @@ static void start_segment(struct start_graph *start, const struct head_segment *
           .place         = segment->device->index + 1,
           .retries       = segment->retries,
           .time_limit_ms = segment->time_limit_ms,
+          .priority      = segment->priority,
           .segment       = segment,
           .set           = set,
           .set_count     = set_count,

@@ -365,11 +365,14 @@ void graph_segment_add(const struct head_graph *graph, struct head_segment *segm
                        uint32_t number)
 {
     const struct graph_task *task = graph_task_at(graph, number);
-    bool limited    = segment->tasks.count == 0 || segment->time_limit_ms != 0;
-    uint32_t *place = pl_vec_push(&segment->tasks);
+    bool first                    = segment->tasks.count == 0;
+    bool limited                  = first || segment->time_limit_ms != 0;
+    uint32_t *place               = pl_vec_push(&segment->tasks);
 
     PL_CHECK(place != NULL);
-    *place             = number;
+    *place            = number;
+    segment->priority = first || task->run.priority > segment->priority ? task->run.priority
+                                                                        : segment->priority;
     segment->wanted_by = (uint32_t)pl_min_u64(segment->wanted_by, task->wanted_by);
     segment->retries   = (uint32_t)pl_max_u64(segment->retries, task->run.retries);
     segment->time_limit_ms =

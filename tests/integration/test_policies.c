@@ -163,6 +163,49 @@ TEST(an_urgent_task_does_not_queue_behind_others)
     plasmon_finish(client);
 }
 
+/* Nor a recorded one: its launches go to that stream as its calls would. */
+TEST(an_urgent_graph_does_not_queue_behind_others)
+{
+    struct plasmon_client *client = start(NULL);
+    struct plasmon_ref *busy[8], *x, *urgent, *last;
+    struct plasmon_arg arg   = {.mode = PLASMON_INOUT};
+    plasmon_scalar_t scalar  = {.i = 1};
+    struct plasmon_call call = PLASMON_CALL_INIT;
+    struct plasmon_graph *graph;
+
+    call.function     = "spin";
+    call.args         = &arg;
+    call.arg_count    = 1;
+    call.scalars      = &scalar;
+    call.scalar_count = 1;
+    call.device       = 0;
+    call.priority     = 1;
+    x                 = cluster_fill(client, 16, 0, 0);
+    arg.ref           = x;
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    for (int i = 0; i < 3; i++) {
+        CLUSTER_OK(plasmon_submit(client, &call, NULL, NULL));
+    }
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    CLUSTER_OK(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, &urgent));
+    CLUSTER_OK(plasmon_wait(client, &urgent, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    CLUSTER_OK(plasmon_release(client, urgent));
+
+    call.priority = 0;
+    scalar.i      = 100000;
+    for (int i = 0; i < 8; i++) {
+        busy[i] = cluster_fill(client, 16, i, 0);
+        arg.ref = busy[i];
+        for (int k = 0; k < 10; k++) { /* 8 seconds of spinning, over two streams */
+            CLUSTER_OK(plasmon_submit(client, &call, NULL, &last));
+        }
+    }
+    CLUSTER_OK(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, &urgent));
+    CLUSTER_OK(plasmon_wait(client, &urgent, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    ASSERT_STATUS(plasmon_state(client, last), PLASMON_INPROGRESS);
+    plasmon_finish(client);
+}
+
 TEST(a_priority_that_does_not_exist_is_refused)
 {
     struct plasmon_client *client = start(NULL);

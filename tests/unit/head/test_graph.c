@@ -380,6 +380,41 @@ TEST(one_device_is_one_segment_and_one_launch)
     world_end(&world);
 }
 
+TEST(a_segment_has_the_highest_priority_of_its_calls)
+{
+    static const struct {
+        int32_t calls[3], segment;
+    } cases[] = {{{0, 0, 0}, 0}, {{0, 1, -1}, 1}, {{-1, -1, -1}, -1}, {{-1, 0, -1}, 0}};
+
+    for (size_t c = 0; c < PL_COUNT(cases); c++) {
+        struct world world = world_make();
+
+        out(&world, 0, 0, 1, 0);
+        forget_told();
+        for (size_t i = 0; i < 3; i++) {
+            Plasmon__V1__Arg arg = PLASMON__V1__ARG__INIT, *list[] = {&arg};
+            Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+
+            arg.mode      = PLASMON__V1__MODE__MODE_INOUT;
+            arg.ref       = 1;
+            task.function = SCALE;
+            task.graph    = 7;
+            task.place    = 1;
+            task.priority = cases[c].calls[i];
+            task.n_args   = 1;
+            task.args     = list;
+            send(&world, &task);
+        }
+        end(&world, 7, 0);
+        EXPECT_SEGMENT(0, 0, 3);
+        launch(&world, 7);
+        ASSERT_TRUE(graph_launch(0, 0) != NULL);
+        ASSERT_EQ(graph_launch(0, 0)->priority, cases[c].segment);
+        all_done(&world);
+        world_end(&world);
+    }
+}
+
 TEST(a_run_is_cut_where_it_would_wait_for_another_device)
 {
     struct world world = world_make();
