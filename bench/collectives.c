@@ -37,8 +37,8 @@ static const struct cli_option options[] = {
     {"--gpus", "N", CLI_TEXT, OPTION(gpus), "GPUs: a number or none [all]"},
     {"--cpu-devices", "N", CLI_COUNT, OPTION(cpu_devices),
      "CPU devices where there is no GPU [2]"},
-    {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
-    {"--plot", "FILE.svg", CLI_TEXT, OPTION(plot), "draw bytes per second over sizes"},
+    {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the results as JSON"},
+    {"--plot", "FILE.svg", CLI_OUTPUT, OPTION(plot), "draw bytes per second over sizes"},
 };
 
 static int run_collectives(int argc, char **argv);

@@ -37,8 +37,8 @@ static const struct cli_option options[] = {
      "GPUs of a private cluster: a number or none [all]"},
     {"--cpu-devices", "N", CLI_COUNT, OPTION(cpu_devices),
      "CPU devices where there is no GPU [2]"},
-    {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
-    {"--plot", "FILE.svg", CLI_TEXT, OPTION(plot), "draw the speed over N"},
+    {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the results as JSON"},
+    {"--plot", "FILE.svg", CLI_OUTPUT, OPTION(plot), "draw the speed over N"},
 };
 
 static int run_gemm(int argc, char **argv);

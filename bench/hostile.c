@@ -42,7 +42,7 @@ static const struct cli_option options[] = {
      "rounds of each kind, in turns; more where other work disturbs [7]"},
     {"--only", "LIST", CLI_TEXT, OPTION(only),
      "enemies: flood,silent,dribble,rubbish,mute,foreign,giant,half [all]"},
-    {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
+    {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the results as JSON"},
 };
 
 static int run_hostile(int argc, char **argv);

@@ -38,7 +38,7 @@ static const struct cli_option options[] = {
      "redis-server, which is started [/usr/bin/redis-server]"},
     {"--appendfsync", "WHEN", CLI_TEXT, OPTION(appendfsync),
      "its setting: everysec, always or no [everysec]"},
-    {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
+    {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the results as JSON"},
 };
 
 static int run_journal(int argc, char **argv);

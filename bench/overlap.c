@@ -31,7 +31,7 @@ static const struct cli_option options[] = {
      "size of an object that moves [64 on GPUs, 16 on CPUs]"},
     {"--routes", "LIST", CLI_TEXT, OPTION(routes), "peer, host or both [peer,host]"},
     {"--gpus", "N", CLI_TEXT, OPTION(gpus), "GPUs: 2 or none [2 where there are as many]"},
-    {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
+    {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the results as JSON"},
 };
 
 static int run_overlap(int argc, char **argv);

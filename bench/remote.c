@@ -35,7 +35,7 @@ static const struct cli_option options[] = {
     {"--serve", "ADDRESS:PORT", CLI_TEXT, OPTION(serve),
      "be the other end of raw TCP, until ended"},
     {"--rounds", "N", CLI_COUNT, OPTION(rounds), "of which the median counts [7]"},
-    {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
+    {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the results as JSON"},
 };
 
 static int run_remote(int argc, char **argv);

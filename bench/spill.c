@@ -52,7 +52,7 @@ static const struct cli_option options[] = {
      "size of a value [256 on a GPU, 1 on a CPU device]"},
     {"--rounds", "N", CLI_COUNT, OPTION(rounds), "accesses to each value [8]"},
     {"--gpus", "N", CLI_TEXT, OPTION(gpus), "GPUs: 1 or none [1 where there is one]"},
-    {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
+    {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the results as JSON"},
 };
 
 static int run_spill(int argc, char **argv);

@@ -40,8 +40,8 @@ static const struct cli_option options[] = {
      "GPUs of a private cluster: a number or none [1]"},
     {"--cpu-devices", "N", CLI_COUNT, OPTION(cpu_devices),
      "CPU devices of a private cluster [1 where there is no GPU]"},
-    {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
-    {"--plot", "FILE.svg", CLI_TEXT, OPTION(plot),
+    {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the results as JSON"},
+    {"--plot", "FILE.svg", CLI_OUTPUT, OPTION(plot),
      "draw tasks per second over tasks in flight"},
 };
 

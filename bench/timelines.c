@@ -23,8 +23,8 @@ struct timelines_options {
 static const struct cli_option options[] = {
     {"--gpus", "none", CLI_TEXT, OPTION(gpus),
      "measure CPU devices although there are GPUs"},
-    {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
-    {"--plot", "FILE.svg", CLI_TEXT, OPTION(plot),
+    {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the results as JSON"},
+    {"--plot", "FILE.svg", CLI_OUTPUT, OPTION(plot),
      "draw the latency over the bytes pulled"},
 };
 

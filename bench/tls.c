@@ -38,7 +38,7 @@ struct tls_options {
 static const struct cli_option options[] = {
     {"--tasks", "N", CLI_COUNT, OPTION(tasks), "tasks of a round [20000]"},
     {"--gets", "N", CLI_COUNT, OPTION(gets), "gets of 64 KiB by messages of a round [500]"},
-    {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
+    {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the results as JSON"},
 };
 
 static int run_tls(int argc, char **argv);

@@ -38,8 +38,8 @@ static const struct cli_option options[] = {
     {"--in-flight", "N", CLI_COUNT, OPTION(in_flight), "new objects moving at a time [8]"},
     {"--crossing", "N", CLI_COUNT, OPTION(crossing),
      "objects of a series both ways and all to all, up to 4096 that fit [256]"},
-    {"--json", "FILE", CLI_TEXT, OPTION(json), "write the results as JSON"},
-    {"--plot", "FILE.svg", CLI_TEXT, OPTION(plot), "draw bytes per second over sizes"},
+    {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the results as JSON"},
+    {"--plot", "FILE.svg", CLI_OUTPUT, OPTION(plot), "draw bytes per second over sizes"},
 };
 
 static int run_transfer(int argc, char **argv);

@@ -49,9 +49,9 @@ static const struct cli_option options[] = {
     {"--lineage-mib", "MIB", CLI_COUNT, OPTION(lineage_mib),
      "plasmon-head --lineage-bytes; 0: none [16]"},
     {"--no-sources", NULL, CLI_FLAG, OPTION(no_sources), "no functions in source text"},
-    {"--json", "FILE", CLI_TEXT, OPTION(json), "write the samples and lines as JSON"},
-    {"--plot", "FILE", CLI_TEXT, OPTION(plot), "draw the memory of processes as SVG"},
-    {"--plot-devices", "FILE", CLI_TEXT, OPTION(plot_devices),
+    {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the samples and lines as JSON"},
+    {"--plot", "FILE", CLI_OUTPUT, OPTION(plot), "draw the memory of processes as SVG"},
+    {"--plot-devices", "FILE", CLI_OUTPUT, OPTION(plot_devices),
      "draw the memory of devices as SVG"},
 };
 

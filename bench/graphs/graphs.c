@@ -74,9 +74,9 @@ static const struct cli_option options[] = {
     {"--seed", "N", CLI_TEXT, OPTION(seed), "of the inputs [from the clock]"},
     {"--gpus", "N", CLI_TEXT, OPTION(gpus),
      "none: on a CPU device, although there is a GPU"},
-    {"--json", "FILE", CLI_TEXT, OPTION(json),
+    {"--json", "FILE", CLI_OUTPUT, OPTION(json),
      "write the results as JSON, after each graph what there is so far"},
-    {"--plot", "FILE.svg", CLI_TEXT, OPTION(plot), "draw all of it on one page"},
+    {"--plot", "FILE.svg", CLI_OUTPUT, OPTION(plot), "draw all of it on one page"},
     {"--traces", "FOLDER", CLI_TEXT, OPTION(traces),
      "of each figure of multi on Plasmon, record some more runs with their timeline, and "
      "write it there (GRAPH-DEVICES-POLICY.json, opens in Perfetto); it is made if need "

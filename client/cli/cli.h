@@ -26,6 +26,7 @@ enum cli_kind {
     CLI_TEXT,  /* const char * */
     CLI_COUNT, /* uint32_t, decimal */
     CLI_TEXTS, /* struct cli_texts: may be repeated */
+    CLI_OUTPUT, /* const char *: a file that is written in the end. One that cannot be is refused at once */
 };
 struct cli_texts {
     const char *text[CLI_LISTENS_MAX];

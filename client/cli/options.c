@@ -1,9 +1,12 @@
 /* Option tables: parsing and help from the same rows. */
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "client/cli/cli.h"
@@ -71,6 +74,29 @@ static const struct cli_option *find(const struct cli_command *command,
     return NULL;
 }
 
+/* What takes minutes is not to be lost in the end: is the file, or the folder that it will be in, there, and may it be written? -1: it is and may. */
+static int check_output(const struct cli_command *command, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    struct stat there;
+
+    if (stat(path, &there) == 0 && S_ISDIR(there.st_mode)) {
+        errno = EISDIR;
+    } else if (access(path, W_OK) == 0) {
+        return -1;
+    } else if (errno == ENOENT) {
+        (void)snprintf(folder, sizeof(folder), "%.*s",
+                       slash == NULL ? 1 : (int)(slash - path) + 1,
+                       slash == NULL ? "." : path);
+        if (access(folder, W_OK) == 0) {
+            return -1;
+        }
+    }
+    return cli_fail(command, "cannot write %s: %s; nothing was done", path,
+                    strerror(errno));
+}
+
 /* -1, or what to exit with. */
 static int set(const struct cli_command *command, const struct cli_option *option,
                const char *value, void *into)
@@ -86,6 +112,9 @@ static int set(const struct cli_command *command, const struct cli_option *optio
     case CLI_TEXT:
         *(const char **)field = value;
         return -1;
+    case CLI_OUTPUT:
+        *(const char **)field = value;
+        return check_output(command, value);
     case CLI_COUNT:
         errno  = 0;
         number = strtoul(value, &end, 10);

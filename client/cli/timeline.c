@@ -19,8 +19,8 @@ struct timeline {
 #define AT(field) offsetof(struct timeline, field)
 
 static const struct cli_option options[] = {
-    {"--out", "FILE", CLI_TEXT, AT(out), "trace for ui.perfetto.dev or chrome://tracing"},
-    {"--plot", "FILE.svg", CLI_TEXT, AT(plot), "a picture of it"},
+    {"--out", "FILE", CLI_OUTPUT, AT(out), "trace for ui.perfetto.dev or chrome://tracing"},
+    {"--plot", "FILE.svg", CLI_OUTPUT, AT(plot), "a picture of it"},
     {"--seconds", "S", CLI_TEXT, AT(seconds), "how long; ^C ends it earlier [5]"},
     CLI_CLUSTER_OPTIONS(struct timeline),
 };
@@ -82,25 +82,6 @@ static int record(struct plasmon_client *client, const struct timeline *timeline
     return CLI_OK;
 }
 
-/* Before anything is recorded: whether the file, or its folder, is there and may be written. path NULL: none is wanted. */
-static int check_path(const char *path)
-{
-    char folder[PATH_MAX];
-    const char *slash;
-
-    if (path == NULL || access(path, W_OK) == 0) {
-        return CLI_OK;
-    }
-    slash = strrchr(path, '/');
-    (void)snprintf(folder, sizeof(folder), "%.*s",
-                   slash == NULL ? 1 : (int)(slash - path) + 1, slash == NULL ? "." : path);
-    if (errno == ENOENT && access(folder, W_OK) == 0) {
-        return CLI_OK;
-    }
-    return cli_fail(&cli_timeline, "cannot write %s: %s; nothing was recorded", path,
-                    strerror(errno));
-}
-
 static int run(int argc, char **argv)
 {
     struct timeline timeline = {.seconds = "5"};
@@ -120,9 +101,6 @@ static int run(int argc, char **argv)
     }
     if (timeline.out == NULL && timeline.plot == NULL) {
         return cli_usage(&cli_timeline, "where to? Give --out, --plot, or both");
-    }
-    if (check_path(timeline.out) != CLI_OK || check_path(timeline.plot) != CLI_OK) {
-        return CLI_FAIL;
     }
     client = cli_connect(&cli_timeline, &timeline.cluster);
     if (client == NULL) {

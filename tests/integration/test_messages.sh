@@ -48,7 +48,9 @@ claim a_redis_that_is_missing starts_not 'is redis-server running, and listening
 claim a_cluster_starts start
 claim a_state_that_there_is_not refuses 'there are queued, sent, running, ending, failed' "$plasmon" tasks --state asleep
 claim the_end_of_a_drain_is_told says 'work is placed on here again' "$plasmon" drain here --undo
-claim a_file_that_cannot_be_written_before_it_was_recorded refuses 'nothing was recorded' "$plasmon" timeline --seconds 300 --out /nonexistent/trace.json
+claim a_file_that_cannot_be_written_before_it_was_recorded refuses 'cannot write /nonexistent/trace.json: No such file or directory; nothing was done' "$plasmon" timeline --seconds 300 --out /nonexistent/trace.json
+claim results_that_cannot_be_written_before_they_are_measured refuses 'bench graphs: cannot write /nonexistent/a.json: No such file or directory; nothing was done' "$plasmon" bench graphs --gpus none --json /nonexistent/a.json
+claim a_picture_in_the_place_of_a_folder refuses "cannot write $XDG_RUNTIME_DIR: Is a directory; nothing was done" "$plasmon" bench tasks --plot "$XDG_RUNTIME_DIR"
 claim it_stops "$plasmon" stop
 claim a_program_that_is_missing no_program
 claim nothing_is_left [ -z "$(daemons)" ]
