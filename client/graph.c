@@ -102,6 +102,16 @@ plasmon_status_t graph_check_use(const struct plasmon_client *client,
                       "recorded calls can use it");
 }
 
+plasmon_status_t graph_check_content(const struct root *root, struct pl_err *err)
+{
+    return root->recording == 0
+               ? PLASMON_OK
+               : pl_err_set(
+                     err, PLASMON_EGRAPH,
+                     "the ref is made by a graph that is being recorded, so it names "
+                     "no value yet: end the recording and launch it first");
+}
+
 static struct plasmon_graph *graph_create(struct plasmon_client *client)
 {
     struct plasmon_graph *graph = PL_NEW(struct plasmon_graph);

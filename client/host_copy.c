@@ -293,7 +293,7 @@ static plasmon_status_t get_look_locked(struct get *get)
         status = pl_err_set(&err, PLASMON_EINVAL, "the ref is a task's; it has no bytes");
     }
     if (status == PLASMON_OK) {
-        status = graph_check_use(get->client, get->slot->root, &err);
+        status = graph_check_content(get->slot->root, &err);
     }
     if (status == PLASMON_OK) {
         shape = slot_shape(get->slot);

@@ -81,8 +81,10 @@ static plasmon_status_t take_launch_shape(struct submit *submit)
             call->block[1], call->block[2]);
     }
     if (call->shared_bytes > WIRE_SHARED_BYTES_MAX) {
-        return error_set(PLASMON_EINVAL, "%s: %u bytes of shared memory", call->function,
-                         call->shared_bytes);
+        return error_set(PLASMON_EINVAL,
+                         "%s: %u bytes of shared memory for a block; no device has more "
+                         "than %u",
+                         call->function, call->shared_bytes, WIRE_SHARED_BYTES_MAX);
     }
     submit->launch_shape[6] = call->shared_bytes;
     return PLASMON_OK;

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "client/client_int.h"
+#include "client/graph.h"
 
 plasmon_status_t plasmon_view(struct plasmon_client *client, struct plasmon_ref *ref,
                               const int64_t *start, const int64_t *count,
@@ -236,6 +237,9 @@ plasmon_status_t plasmon_snapshot(struct plasmon_client *client, struct plasmon_
             status =
                 pl_err_set(&err, PLASMON_EINVAL, "the ref is a task's; it has no bytes");
         }
+        if (status == PLASMON_OK) {
+            status = graph_check_content(slot->root, &err);
+        }
         status = status == PLASMON_OK ? client_snapshot_locked(client, slot, out_ref)
                                       : error_from(&err, status);
     }
@@ -298,6 +302,9 @@ static plasmon_status_t publish_ref_locked(struct plasmon_client *client, const 
     status = refs_find(&client->refs, ref, &slot, &err);
     if (status == PLASMON_OK && slot->root->is_task) {
         status = pl_err_set(&err, PLASMON_EINVAL, "the ref is a task's; it has no bytes");
+    }
+    if (status == PLASMON_OK) {
+        status = graph_check_content(slot->root, &err);
     }
     if (status != PLASMON_OK) {
         return error_from(&err, status);

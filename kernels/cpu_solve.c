@@ -155,6 +155,10 @@ plasmon_status_t cpu_cholesky(const struct kernel_call *call, int op, struct pl_
     } else {
         dpotrf_("U", &n, (double *)(uintptr_t)factor.data, &leading, &info);
     }
+    /* Its blocked way looks for a pivot that is not positive, and NaN is neither. */
+    for (int64_t k = 0; info == 0 && k < y.rows; k++) {
+        info = element(&factor, dtype, k, k) > 0 ? 0 : (blasint)(k + 1);
+    }
     if (info != 0) {
         return kernel_data_error(err, call->function,
                                  info > 0 ? KERNEL_DATA_NOT_POSITIVE : KERNEL_DATA_ARGUMENT,

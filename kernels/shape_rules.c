@@ -354,6 +354,11 @@ plasmon_status_t rule_reduced(const struct kernel_function *self,
     int64_t axis             = scalars[0].i;
     bool keep                = scalars[1].i != 0;
 
+    if (x->ndim == 0 && axis != -1) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "%s, and a single element has no axis %lld; -1 is all of it",
+                          rule_is(self, args, 1).text, (long long)axis);
+    }
     if (axis < -1 || axis >= (int64_t)x->ndim) {
         return pl_err_set(err, PLASMON_EINVAL,
                           "%s, axis is %lld, needs 0 to %d, or -1 for all axes",

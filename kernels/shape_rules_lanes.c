@@ -178,12 +178,15 @@ RULE(irfft)
     }
     half = want.dim[want.ndim - 1];
     n    = n == 0 ? 2 * (half - 1) : n;
+    if (n != 1 && half == 1) {
+        return pl_err_set(err, PLASMON_EINVAL, "%s, n is %lld, needs 1: x has n / 2 + 1",
+                          rule_is(self, args, 1).text, (long long)scalars[1].i);
+    }
     if (n < 1 || n / 2 + 1 != half) {
         return pl_err_set(err, PLASMON_EINVAL,
                           "%s, n is %lld, needs %lld or %lld: x has n / 2 + 1 elements",
                           rule_is(self, args, 1).text, (long long)scalars[1].i,
-                          (long long)(half == 1 ? 1 : 2 * half - 2),
-                          (long long)(2 * half - 1));
+                          (long long)(2 * half - 2), (long long)(2 * half - 1));
     }
     want.dtype              = rule_real_of(want.dtype);
     want.dim[want.ndim - 1] = n;

@@ -88,8 +88,12 @@ TEST(a_wrong_call_fails_at_submit)
     ASSERT_STATUS(saxpy(client, x, x, 1, 0), PLASMON_EINVAL); /* one array twice */
     call.function = "saxpy";
     ASSERT_STATUS(plasmon_submit(client, &call, NULL, NULL), PLASMON_EARITY);
-    call.function = "noop";
-    call.block[0] = 32;
+    call.shared_bytes = UINT32_MAX;
+    ASSERT_STATUS(plasmon_submit(client, &call, NULL, NULL), PLASMON_EINVAL);
+    ASSERT_CONTAINS(plasmon_error(client), "no device has more than 16777216");
+    call.shared_bytes = 0;
+    call.function     = "noop";
+    call.block[0]     = 32;
     ASSERT_STATUS(plasmon_submit(client, &call, NULL, NULL), PLASMON_EINVAL);
     ASSERT_CONTAINS(plasmon_error(client), "built in");
     plasmon_finish(client);

@@ -481,6 +481,7 @@ TEST(a_recording_is_of_one_thread_and_others_go_on)
     struct plasmon_arg arg   = {.mode = PLASMON_IN, .ref = x};
     struct plasmon_call call = PLASMON_CALL_INIT;
     pthread_t thread;
+    void *memory;
 
     CLUSTER_OK(plasmon_graph_begin(client, &graph));
     ASSERT_STATUS(plasmon_graph_begin(client, &second), PLASMON_EGRAPH);
@@ -490,6 +491,12 @@ TEST(a_recording_is_of_one_thread_and_others_go_on)
     refs[1] = made;
     refs[2] = (struct plasmon_ref *)(void *)client;
     refs[3] = x;
+    ASSERT_STATUS(plasmon_snapshot(client, made, &task), PLASMON_EGRAPH); /* of no value */
+    ASSERT_STATUS(plasmon_publish(client, "made", made), PLASMON_EGRAPH);
+    ASSERT_CONTAINS(plasmon_error(client), "end the recording and launch it first");
+    CLUSTER_OK(plasmon_host_alloc(client, sizeof(float[COUNT]), &memory));
+    ASSERT_STATUS(plasmon_get_async(client, made, memory, sizeof(float[COUNT]), &task),
+                  PLASMON_EGRAPH);
     ASSERT_EQ(pthread_create(&thread, NULL, submit_elsewhere, refs), 0);
     ASSERT_EQ(pthread_join(thread, NULL), 0);
     cluster_expect_all(client, y, COUNT, 3); /* that ran; what is recorded did not */

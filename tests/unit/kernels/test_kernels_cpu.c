@@ -408,6 +408,7 @@ TEST(a_sparse_matrix_that_points_outside_is_refused_and_not_followed)
 TEST(a_matrix_that_has_no_factor_is_named_with_its_pivot)
 {
     const double indefinite[9] = {4, 0, 0, 2, 1, 0, 0, 0, 1}; /* the second minor is 0 */
+    const double unknown[9]    = {4, 0, 0, 2, 3, 0, 0, (double)NAN, 1};
     const double triangle[4]   = {1, 0, 5, 0};
     const double b[2]          = {1, 1};
     double y[9];
@@ -421,6 +422,10 @@ TEST(a_matrix_that_has_no_factor_is_named_with_its_pivot)
                   PLASMON_ESINGULAR);
     ASSERT_CONTAINS(err.text,
                     "cholesky: a is not positive definite: its leading minor of order 2");
+    args[1] = array_2d((void *)(uintptr_t)unknown, PL_F64, 3, 3, 3);
+    ASSERT_STATUS(kernel_run_cpu_now(kernel_by_name("cholesky"), args, 2, NULL, 0, &err),
+                  PLASMON_ESINGULAR); /* as on a GPU */
+    ASSERT_CONTAINS(err.text, "its leading minor of order 3");
     args[0] = array_2d(y, PL_F64, 2, 1, 1);
     args[1] = array_2d((void *)(uintptr_t)triangle, PL_F64, 2, 2, 2);
     ASSERT_STATUS(
