@@ -10,7 +10,7 @@
  *   reduce          the same segments, brought to one device; little, or of two members: that device reduces all of it.
  *   reduce-scatter  each device reduces its part
  *   all-gather, all-to-all   one copy on each device
- *   broadcast       one copy on each device; much: along a chain of devices, part by part
+ *   broadcast       one copy on each device; much: along a chain of devices, part by part. Between hosts as a tree, too: see struct broadcast
  *
  * ORDER OF REDUCTION. For each element one `fold`: member 0, then the tree over members 1, 2, ... of kernels/cpu_elementwise.c. It does
  * not depend on segments, devices or routes, so neither do the bits.
@@ -423,80 +423,164 @@ static bool reduce(struct collective *c)
 }
 
 /*
- * From whom each result gets its bytes: the one before it in `order`. The devices of the member's host come first, then host after host, so
- * that the bytes come to a host once.
+ * Who gives a broadcast's results their bytes. A result has the member's, or those of one that comes before it in `order`.
+ *
+ * The devices of the member's host come first, then host after host. The first result of another host, its lead, gets them over the network, and gives
+ * them to the others of its host, so that they come to a host once. No host sends them to all others:
+ *
+ *   much       along a chain of the leads, part by part; very much within a host, too
+ *   less       as a tree: each lead that has them sends them on, while the member is sent to the next one
+ *   little     from where the member is: a tree would add its links to the time that it takes to begin
+ *
+ * What a host has a copy of already comes from there. A host that was measured to be slow comes late: there is nobody behind it that would wait.
  */
-static void broadcast_order(const struct collective *c, const char *host, uint32_t *order)
+struct broadcast {
+    struct head_device *home; /* has the member, or most of it */
+    uint32_t parts;
+    uint32_t order[WIRE_COLLECTIVE_MAX];
+    const struct collective_part *from[WIRE_COLLECTIVE_MAX]; /* of order[i] */
+};
+
+/* Of another host than those taken: the first one whose bytes are there soonest, as far as that is known. UINT32_MAX: there is none. */
+static uint32_t next_host(const struct collective *c, const struct head_device *home,
+                          const bool *taken)
+{
+    uint64_t bytes = collective_bytes(&c->ins[0]), best_ns = 0;
+    uint32_t best = UINT32_MAX;
+
+    for (uint32_t i = 0; i < c->out_count; i++) {
+        uint64_t ns;
+
+        if (taken[i]) {
+            continue;
+        }
+        ns = head_rates_known_ns(c->core, home, c->outs[i].device, bytes);
+        if (best == UINT32_MAX || ns < best_ns) {
+            best    = i;
+            best_ns = ns;
+        }
+    }
+    return best;
+}
+
+static void broadcast_order(const struct collective *c, struct broadcast *b)
 {
     bool taken[WIRE_COLLECTIVE_MAX] = {false};
+    const char *host                = b->home->host;
     uint32_t count                  = 0;
 
     while (count < c->out_count) {
         for (uint32_t i = 0; i < c->out_count; i++) {
             if (!taken[i] && strcmp(c->outs[i].device->host, host) == 0) {
-                taken[i]       = true;
-                order[count++] = i;
+                taken[i]          = true;
+                b->order[count++] = i;
             }
         }
-        for (uint32_t i = 0; i < c->out_count; i++) {
-            if (!taken[i]) {
-                host = c->outs[i].device->host;
-                break;
-            }
+        if (count < c->out_count) {
+            host = c->outs[next_host(c, b->home, taken)].device->host;
         }
     }
 }
 
-/* The result before it, if the bytes are to go along a chain or that one is on the same host and the member is not; else the member. */
-static const struct collective_part *broadcast_source(const struct collective *c,
-                                                      const struct head_device *home,
-                                                      const uint32_t *order, uint32_t i,
-                                                      bool chain)
+/* Number `lead` of those that are sent to, from 1 on, of which 0 is the member: who has them when it is this one's turn. */
+static uint32_t tree_parent(uint32_t lead)
 {
-    const struct collective_out *out = &c->outs[order[i]];
-    const struct collective_out *before;
+    uint32_t bit = 1;
 
-    if (i == 0 || out->device == home) {
-        return &c->ins[0];
+    while (bit <= lead / 2) {
+        bit *= 2;
     }
-    before = &c->outs[order[i - 1]];
-    if (!head_move_possible(before->device, out->device)) {
-        return &c->ins[0];
+    return lead - bit;
+}
+
+/* From whom the lead of a host that is not the member's gets them; leads: those before it. */
+static const struct collective_out *
+lead_source(const struct collective *c, const struct broadcast *b,
+            const struct collective_out *out, const struct collective_out *before,
+            const struct collective_out *const *leads, uint32_t lead_count)
+{
+    uint64_t bytes = collective_bytes(&c->ins[0]);
+    uint32_t parent;
+
+    if (head_move_reach(c->core, c->ins[0].array, &c->ins[0].box, out->device) != NULL) {
+        return NULL;
     }
-    if (chain) {
-        return &before->made;
+    if (bytes >= c->core->config.chain_bytes) {
+        return before;
     }
-    return !head_device_apart(before->device, out->device) &&
-                   head_device_apart(home, out->device)
-               ? &before->made
-               : &c->ins[0];
+    if (bytes >= head_move_large_bytes(c->core, b->home, out->device)) {
+        return lead_count > 0 ? leads[lead_count - 1] : NULL;
+    }
+    parent = bytes >= head_move_tree_bytes(c->core) ? tree_parent(lead_count + 1) : 0;
+    return parent > 0 ? leads[parent - 1] : NULL;
+}
+
+static void broadcast_sources(const struct collective *c, struct broadcast *b)
+{
+    const struct collective_out *leads[WIRE_COLLECTIVE_MAX];
+    bool chain          = collective_bytes(&c->ins[0]) >= c->core->config.chain_bytes;
+    uint32_t lead_count = 0;
+
+    for (uint32_t i = 0; i < c->out_count; i++) {
+        const struct collective_out *out    = &c->outs[b->order[i]];
+        const struct collective_out *before = i > 0 ? &c->outs[b->order[i - 1]] : NULL;
+        const struct collective_out *source;
+
+        if (out->device == b->home) {
+            source = NULL;
+        } else if (!head_device_apart(out->device, b->home)) {
+            source = chain ? before : NULL;
+        } else if (before != NULL && !head_device_apart(before->device, out->device)) {
+            source = before;
+        } else {
+            source              = lead_source(c, b, out, before, leads, lead_count);
+            leads[lead_count++] = out;
+        }
+        if (source != NULL && !head_move_possible(source->device, out->device)) {
+            source = NULL;
+        }
+        b->from[i] = source != NULL ? &source->made : &c->ins[0];
+    }
+}
+
+/* Large ones are cut, so that who has a part can send it on. */
+static void broadcast_parts(const struct collective *c, struct broadcast *b)
+{
+    const struct head_device *to = b->home;
+    uint64_t bytes               = collective_bytes(&c->ins[0]);
+
+    for (uint32_t i = 0; i < c->out_count; i++) {
+        if (head_device_apart(b->home, c->outs[i].device)) {
+            to = c->outs[i].device;
+        }
+    }
+    b->parts = c->out_count > 1 && bytes >= head_move_large_bytes(c->core, b->home, to)
+                   ? head_move_parts(c->core, bytes, b->home, to)
+                   : 1;
 }
 
 static bool broadcast(struct collective *c)
 {
     const struct pl_box whole = collective_at_zero(&c->ins[0].box);
-    struct head_device *home  = collective_home(c->core, &c->ins[0]);
-    uint64_t bytes            = collective_bytes(&c->ins[0]);
-    bool chain                = bytes >= c->core->config.chain_bytes && c->out_count > 1;
-    uint32_t parts            = chain ? head_move_parts(c->core, bytes) : 1;
-    uint32_t order[WIRE_COLLECTIVE_MAX];
-    bool ok = true;
+    struct broadcast b        = {.home = collective_home(c->core, &c->ins[0])};
+    bool ok                   = true;
 
-    if (home == NULL) {
-        home = c->outs[0].device;
+    if (b.home == NULL) {
+        b.home = c->outs[0].device;
     }
-    broadcast_order(c, home->host, order);
-    for (uint32_t p = 0; ok && p < parts; p++) {
+    broadcast_order(c, &b);
+    broadcast_sources(c, &b);
+    broadcast_parts(c, &b);
+    for (uint32_t p = 0; ok && p < b.parts; p++) {
         struct pl_box part;
 
-        if (!cut(&whole, p, parts, &part)) {
+        if (!cut(&whole, p, b.parts, &part)) {
             continue;
         }
         for (uint32_t i = 0; ok && i < c->out_count; i++) {
-            struct collective_out *out = &c->outs[order[i]];
-            struct collective_part from =
-                collective_part_of(broadcast_source(c, home, order, i, chain), &part);
-            struct pl_box box = in_out(out, &part);
+            struct collective_out *out  = &c->outs[b.order[i]];
+            struct collective_part from = collective_part_of(b.from[i], &part);
+            struct pl_box box           = in_out(out, &part);
 
             ok = collective_copy(c, out, &box, &from, &box, 1);
         }

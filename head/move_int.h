@@ -30,9 +30,6 @@ bool head_move_in_halves(const struct head_core *core, const struct head_device 
                          const struct head_device *to);
 
 /* ---- move_source.c */
-/* Pieces of so many bytes are cut. */
-uint64_t head_move_large_bytes(const struct head_core *core, const struct head_device *from,
-                               const struct head_device *to);
 /* The instance from which some of the box is best brought to `to`; NULL: there is none that can be. */
 struct head_instance *head_move_source(struct head_core *core, struct head_tile *tile,
                                        const struct pl_box *box,

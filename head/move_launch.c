@@ -170,9 +170,10 @@ static uint32_t parts_of(uint64_t bytes, uint64_t large)
     return (uint32_t)pl_min_u64(HEAD_MOVE_PARTS, bytes / pl_max_u64(large / 8, 1));
 }
 
-uint32_t head_move_parts(const struct head_core *core, uint64_t bytes)
+uint32_t head_move_parts(const struct head_core *core, uint64_t bytes,
+                         const struct head_device *from, const struct head_device *to)
 {
-    return parts_of(bytes, core->config.chain_bytes);
+    return parts_of(bytes, head_move_large_bytes(core, from, to));
 }
 
 /* Slabs of the box along its slowest dimension, into io_pieces; large: from so many bytes on pieces are. */

@@ -18,6 +18,11 @@ uint64_t head_move_large_bytes(const struct head_core *core, const struct head_d
            (head_device_apart(from, to) ? HEAD_MOVE_HOSTS_FRACTION : 1);
 }
 
+uint64_t head_move_tree_bytes(const struct head_core *core)
+{
+    return core->config.chain_bytes / TREE_FRACTION;
+}
+
 /* The buffer of another host that it is being received from; NULL: it is there, is made here, or has been sent. */
 static const struct head_buffer *received_from(struct head_core *core,
                                                const struct head_buffer *buffer,
@@ -85,8 +90,7 @@ static uint64_t bytes_before(struct head_core *core, const struct head_buffer *f
     if (bytes >= head_move_large_bytes(core, from->device, to)) {
         return leaving(from, box);
     }
-    if (!head_device_apart(from->device, to) ||
-        bytes < core->config.chain_bytes / TREE_FRACTION) {
+    if (!head_device_apart(from->device, to) || bytes < head_move_tree_bytes(core)) {
         return 0;
     }
     return leaving(from, box) + hops(core, from, box) * bytes;
@@ -154,8 +158,7 @@ static bool better_source(struct head_core *core, const struct head_instance *a,
     if (near_a != near_b) {
         return near_a;
     }
-    if (!near_a && head_move_box_bytes(box, from_a->dtype) >=
-                       core->config.chain_bytes / TREE_FRACTION) {
+    if (!near_a && head_move_box_bytes(box, from_a->dtype) >= head_move_tree_bytes(core)) {
         uint64_t ns_a = arrival_ns(core, from_a, box, to);
         uint64_t ns_b = arrival_ns(core, from_b, box, to);
 

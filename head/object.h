@@ -362,8 +362,14 @@ bool head_move_pieces(struct head_core *core, struct head_array *array,
                       struct head_failure **out_failure);
 /* It is being filled by one launch that fails with any of several others: only who reads all of it may find it. */
 bool head_move_joint(const struct head_buffer *buffer);
-/* Into how many parts a large piece is cut (move_launch.c); bytes: at least config.chain_bytes. */
-uint32_t head_move_parts(const struct head_core *core, uint64_t bytes);
+/* Pieces of so many bytes are large, and cut (move_source.c). */
+uint64_t head_move_large_bytes(const struct head_core *core, const struct head_device *from,
+                               const struct head_device *to);
+/* Into how many parts a large piece is cut (move_launch.c). */
+uint32_t head_move_parts(const struct head_core *core, uint64_t bytes,
+                         const struct head_device *from, const struct head_device *to);
+/* Between hosts, of what is not large but more than this it matters who else is sent to: it goes as a tree. */
+uint64_t head_move_tree_bytes(const struct head_core *core);
 /* Does a launch of `to` read memory of `from` itself, and needs no launch there? */
 bool head_move_direct(const struct head_core *core, const struct head_device *from,
                       const struct head_device *to);

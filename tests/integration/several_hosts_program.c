@@ -5,6 +5,7 @@
  *   several_hosts_program move DEVICES          everything arrives
  *   several_hosts_program pairs DEVICES         the same, without what is written in place
  *   several_hosts_program many DEVICES ELEMENTS    one array that all devices of the other hosts want at once; how long that takes
+ *   several_hosts_program broadcast DEVICES ELEMENTS   the same by one call
  *   several_hosts_program leave DEVICES FIFO NODE  after a line on stdout that node leaves (a byte comes through FIFO); nothing is lost
  *   several_hosts_program loss DEVICES FIFO     after a line on stdout a host is killed (a byte comes through FIFO); what lay there is lost,
  *                                       what lies elsewhere is not, and the rest of the cluster goes on
@@ -175,14 +176,15 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Made on the first host. */
-static void many(int devices, int64_t count)
+/* Made on the first host. broadcast: by one call; else each device reads it by itself. */
+static void many(int devices, int64_t count, int broadcast)
 {
     struct plasmon_device_info infos[DEVICES_MAX];
+    struct plasmon_collective_options options = PLASMON_COLLECTIVE_INIT;
     struct plasmon_ref *made, *sums[DEVICES_MAX];
+    int source     = -1, places[DEVICES_MAX];
     uint32_t known = 0, readers = 0;
-    int source = -1;
-    double begun;
+    double begun, times         = broadcast ? 1 : 2;
 
     must(plasmon_devices(px, infos, DEVICES_MAX, &known), "devices");
     for (int d = 0; d < devices && source < 0; d++) {
@@ -193,8 +195,16 @@ static void many(int devices, int64_t count)
     begun = now();
     for (int d = 0; d < devices; d++) {
         if (strcmp(infos[d].node, "host1") != 0) {
-            sums[readers++] = add(made, made, infos[d].index);
+            places[readers] = infos[d].index;
+            if (!broadcast) {
+                sums[readers] = add(made, made, infos[d].index);
+            }
+            readers++;
         }
+    }
+    options.devices = places;
+    if (broadcast) {
+        must(plasmon_broadcast(px, made, readers, &options, sums, NULL), "broadcast");
     }
     must(plasmon_wait(px, sums, readers, readers, 90000, NULL, NULL), "the readers");
     printf("%u readers after %.2f s\n", readers, now() - begun);
@@ -202,7 +212,7 @@ static void many(int devices, int64_t count)
         double *got = get(sums[i], count);
 
         for (int64_t e = 0; e < count; e++) {
-            expect(got[e] == 2 * (3 + (double)e), "an element of what all wanted");
+            expect(got[e] == times * (3 + (double)e), "an element of what all wanted");
         }
         free(got);
         must(plasmon_release(px, sums[i]), "release");
@@ -442,8 +452,8 @@ int main(int argc, char **argv)
 
     if (devices < 2 || devices > DEVICES_MAX) {
         fprintf(stderr,
-                "usage: several_hosts_program move|pairs|many|leave|loss|rebuild|twice "
-                "DEVICES [ELEMENTS | FIFO [NODE]]\n");
+                "usage: several_hosts_program move|pairs|many|broadcast|leave|loss|rebuild|"
+                "twice DEVICES [ELEMENTS | FIFO [NODE]]\n");
         return 2;
     }
     must(plasmon_init(NULL, &px), "init");
@@ -456,7 +466,9 @@ int main(int argc, char **argv)
             fragments(devices);
         }
     } else if (strcmp(argv[1], "many") == 0 && argc > 3) {
-        many(devices, atoll(argv[3]));
+        many(devices, atoll(argv[3]), 0);
+    } else if (strcmp(argv[1], "broadcast") == 0 && argc > 3) {
+        many(devices, atoll(argv[3]), 1);
     } else if (strcmp(argv[1], "rebuild") == 0 && argc > 3) {
         rebuild(argv[3]);
     } else if (strcmp(argv[1], "twice") == 0 && argc > 3) {

@@ -50,7 +50,7 @@ static void collective(uint32_t kind, uint32_t op, uint32_t members, uint32_t re
     Plasmon__V1__Task task             = PLASMON__V1__TASK__INIT;
     Plasmon__V1__Shape shape           = PLASMON__V1__SHAPE__INIT;
     Plasmon__V1__Task *tasks[]         = {&task};
-    Plasmon__V1__Arg arg[2 * DEVICES], *args[2 * DEVICES];
+    Plasmon__V1__Arg arg[3 * DEVICES], *args[3 * DEVICES];
     uint32_t nowhere[DEVICES] = {0};
     struct pl_err err         = {0};
 
@@ -337,6 +337,152 @@ TEST(a_large_broadcast_goes_along_a_chain)
             }
         }
     }
+    end();
+}
+
+/* Hosts of two devices, which reach each other; the member is on the first one. */
+static void begin_hosts(uint32_t hosts)
+{
+    core                        = core_make();
+    core->config.chain_bytes    = 4096;
+    core->config.one_shot_bytes = 4;
+    core->config.direct_bytes   = 1;
+    way                         = 0;
+    for (uint32_t host = 0; host < hosts; host++) {
+        const char name[2] = {(char)('a' + host), '\0'};
+
+        core_announce(core, name, 2);
+        for (uint32_t i = 0; i < 2; i++) {
+            struct head_device *device = head_device_at(core, core_join(core, name, i));
+
+            ASSERT_EQ(device->index, 2 * host + i);
+            pl_free(device->bulk_address);
+            device->bulk_address = head_strdup("10.0.0.1:7100");
+        }
+    }
+    session = core_client(core);
+}
+
+/* How many bytes go from one device to another, by halves or by a copy that reads there. */
+static uint64_t sent(uint32_t from, uint32_t to)
+{
+    const struct head_device *device = head_device_at(core, to);
+    uint64_t bytes                   = 0;
+
+    for (uint64_t seq = 1; seq <= device->seq_last; seq++) {
+        const struct head_task *task = task_of(to, seq);
+
+        if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV && task->peer == from) {
+            bytes += 4 * (uint64_t)written(task);
+        }
+        for (uint32_t i = 0; i < task->use_count; i++) {
+            if (!task->uses[i].write && task->uses[i].buffer->device->index == from &&
+                from != to) {
+                bytes += 4 * (uint64_t)pl_box_elements(&task->uses[i].box);
+            }
+        }
+    }
+    return bytes;
+}
+
+/* All devices but the member's; on the other hosts the second one has it of the first. */
+static void broadcast_to_hosts(uint32_t hosts, uint64_t elements)
+{
+    uint32_t places[2 * DEVICES];
+    uint32_t count = 0;
+
+    for (uint32_t device = 1; device < 2 * hosts; device++) {
+        places[count++] = device + 1;
+    }
+    collective(PLASMON__V1__COLLECTIVE_KIND__BROADCAST, 0, 1, count, elements, places);
+    ASSERT_EQ(sent(0, 1), 4 * elements);
+    for (uint32_t host = 1; host < hosts; host++) {
+        ASSERT_EQ(sent(2 * host, 2 * host + 1), 4 * elements);
+    }
+}
+
+TEST(a_large_broadcast_goes_from_host_to_host)
+{
+    enum { HOSTS = 4, ELEMENTS = 256 }; /* 1 KiB, a quarter of chain_bytes: 8 parts */
+
+    begin_hosts(HOSTS);
+    make_members(1, ELEMENTS);
+    broadcast_to_hosts(HOSTS, ELEMENTS);
+    for (uint32_t host = 1; host < HOSTS; host++) {
+        ASSERT_EQ(sent(2 * host - 2, 2 * host), 4 * ELEMENTS);
+        ASSERT_EQ(task_of(2 * host, 1)->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV);
+        ASSERT_EQ(written(task_of(2 * host, 1)), ELEMENTS / 8);
+    }
+    end();
+}
+
+TEST(a_broadcast_goes_as_a_tree_of_hosts)
+{
+    enum { HOSTS = 4, ELEMENTS = 64 }; /* 256 bytes: less than large, more than little */
+
+    begin_hosts(HOSTS);
+    make_members(1, ELEMENTS);
+    broadcast_to_hosts(HOSTS, ELEMENTS);
+    ASSERT_EQ(sent(0, 2), 4 * ELEMENTS);
+    ASSERT_EQ(sent(0, 4), 4 * ELEMENTS);
+    ASSERT_EQ(sent(2, 6), 4 * ELEMENTS);
+    end();
+}
+
+TEST(a_little_broadcast_comes_from_where_it_is)
+{
+    enum { HOSTS = 4, ELEMENTS = 2 }; /* 8 bytes: little */
+
+    begin_hosts(HOSTS);
+    make_members(1, ELEMENTS);
+    broadcast_to_hosts(HOSTS, ELEMENTS);
+    for (uint32_t host = 1; host < HOSTS; host++) {
+        ASSERT_EQ(sent(0, 2 * host), 4 * ELEMENTS);
+    }
+    end();
+}
+
+/* The second host has read it before. */
+TEST(a_broadcast_comes_from_the_copy_that_a_host_has)
+{
+    enum { HOSTS = 3, ELEMENTS = 256 };
+
+    begin_hosts(HOSTS);
+    make_members(1, ELEMENTS);
+    core_submit(core, session, 9, 3, 101, NULL, 0);
+    head_core_flush(core);
+    ASSERT_EQ(sent(0, 3), 4 * ELEMENTS);
+    collective(PLASMON__V1__COLLECTIVE_KIND__BROADCAST, 0, 1, 2, ELEMENTS,
+               (const uint32_t[]){3, 5});
+    ASSERT_EQ(sent(0, 2), 0);
+    ASSERT_EQ(sent(3, 2), 4 * ELEMENTS);
+    ASSERT_EQ(sent(2, 4), 4 * ELEMENTS);
+    ASSERT_EQ(sent(0, 4), 0);
+    end();
+}
+
+/* What was measured: the second host gets a tenth of what the third one does. */
+TEST(a_slow_host_is_no_link_of_a_broadcast)
+{
+    enum { HOSTS = 3, ELEMENTS = 256 };
+
+    begin_hosts(HOSTS);
+    make_members(1, ELEMENTS);
+    for (uint32_t device = 2; device <= 4; device += 2) {
+        for (uint32_t i = 0; i < HEAD_RATE_SAMPLES; i++) {
+            Plasmon__V1__PairStats pair = PLASMON__V1__PAIR_STATS__INIT;
+
+            pair.route = HEAD_ROUTE_HOST;
+            pair.to    = device;
+            pair.sent  = true;
+            pair.rate  = (device == 2 ? 10000000u : 100000000u) + i;
+            head_rates_take(core, &pair);
+        }
+    }
+    collective(PLASMON__V1__COLLECTIVE_KIND__BROADCAST, 0, 1, 2, ELEMENTS,
+               (const uint32_t[]){3, 5});
+    ASSERT_EQ(sent(0, 4), 4 * ELEMENTS);
+    ASSERT_EQ(sent(4, 2), 4 * ELEMENTS);
     end();
 }
 
