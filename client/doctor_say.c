@@ -195,6 +195,9 @@ static void say_device(const Plasmon__V1__StatusReply *reply, struct pl_str *out
     if (has_no_worker(device)) {
         pl_str_append(out, ", has no worker");
         say_down(out, device);
+    } else if (device->state == PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE &&
+               device->death[0] != '\0') {
+        pl_str_append(out, ", given up: %s", device->death);
     }
     for (size_t i = 0; i < reply->waits->n_launches; i++) {
         const Plasmon__V1__LaunchWait *launch = reply->waits->launches[i];

@@ -225,12 +225,27 @@ void head_core_destroy(struct head_core *core)
     pl_free(core);
 }
 
-bool head_core_all_joined(struct head_core *core)
+bool head_core_any_joined(struct head_core *core)
 {
     for (uint32_t i = 0; i < core->devices.count; i++) {
         const struct head_device *device = head_device_at(core, i);
 
-        if (!device->gone && !device->joined) {
+        if (!device->gone && device->joined) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool head_core_all_joined(struct head_core *core)
+{
+    bool any = head_core_any_joined(core);
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        if (!device->gone && !device->joined &&
+            !(any && device->failed_starts >= HEAD_FAILED_STARTS)) {
             return false;
         }
     }

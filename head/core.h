@@ -245,7 +245,8 @@ struct head_spill_answer {
 };
 void head_core_spill_done(struct head_core *core, const char *host, uint64_t id,
                           const struct head_spill_answer *answer);
-/* Have all announced devices come, but for those that never will? */
+bool head_core_any_joined(struct head_core *core);
+/* Have all announced devices come, but for those that never will? Where some have, one whose workers fail to start is not waited for. */
 bool head_core_all_joined(struct head_core *core);
 
 /* ---------------------------------------------------------------------------------------------- workers */

@@ -103,6 +103,8 @@ struct head_device {
     uint64_t
         alone_until; /* launches up to here are done one at a time, for they come again */
     plasmon_status_t death_status; /* what the dead one said of its device, or OK */
+    uint32_t
+        failed_starts; /* workers that died before one came; of this head's time, in no checkpoint */
 
     struct head_bytes out; /* WorkerCommand fields, encoded */
     bool arriving; /* it said hello, and has not been welcomed: `early` goes after that */
@@ -219,6 +221,8 @@ void head_device_tell(struct head_core *core, struct head_device *device,
 
 /* ---- expect.c */
 enum { HEAD_EXPECT_MS = 60000 };
+/* After so many nobody waits for the device's worker to come: their store goes on trying for 20 s and more, with ever longer pauses (the first ones: a second). */
+enum { HEAD_FAILED_STARTS = 5 };
 /* A host is gone with these devices (struct head_device *), and head_rebuild() has not looked at it yet. */
 void head_expect(struct head_core *core, const struct pl_vec *lost);
 /* A store of that host has come. */

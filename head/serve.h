@@ -37,6 +37,7 @@ enum {
         4096, /* tasks; less credit than this waits for a frame or a tick to carry it */
     SERVE_DEVICES_WAIT_MS =
         30000, /* how long a client's welcome waits for devices that are starting */
+    SERVE_MORE_DEVICES_WAIT_MS = 8000, /* and where there is one already */
     SERVE_RATES_MS =
         1000, /* between questions for what transfers did, while there is work */
     SERVE_JOURNAL_SILENT_MS =

@@ -208,7 +208,9 @@ static void first_frame(struct serve_client *client, const uint8_t *bytes, size_
 void serve_clients_tick(struct serve *serve, uint64_t now_ms)
 {
     struct pl_list *pos, *tmp;
-    bool ready = serve_devices_ready(serve);
+    bool ready       = serve_devices_ready(serve);
+    uint32_t most_ms = head_core_any_joined(serve->core) ? SERVE_MORE_DEVICES_WAIT_MS
+                                                         : SERVE_DEVICES_WAIT_MS;
 
     pl_list_for_each_safe(pos, tmp, &serve->clients) {
         struct serve_client *client = pl_container_of(pos, struct serve_client, link);
@@ -221,8 +223,7 @@ void serve_clients_tick(struct serve *serve, uint64_t now_ms)
             refuse(client, err.status, err.text);
             continue;
         }
-        if (hello.bytes == NULL ||
-            (!ready && now_ms - hello.since_ms < SERVE_DEVICES_WAIT_MS)) {
+        if (hello.bytes == NULL || (!ready && now_ms - hello.since_ms < most_ms)) {
             continue;
         }
         client->hello = (struct serve_hello){.bytes = NULL};

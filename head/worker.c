@@ -346,6 +346,7 @@ void head_core_worker_down(struct head_core *core, const char *host, uint32_t ho
         pl_free(device->death);
         device->death        = head_strdup(text);
         device->death_status = status;
+        device->failed_starts += !device->joined;
         pl_warn("head", "worker of device %u died: %s", device->index, text);
     }
 }

@@ -33,7 +33,7 @@ struct store_uplink_down {
     int32_t wait_status;
     bool quarantined;
     plasmon_status_t status; /* what it said was wrong with its device, or OK */
-    char text[384];
+    char text[512];
 };
 struct store_spill;
 struct store_uplink {

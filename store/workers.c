@@ -349,12 +349,12 @@ static void worker_report(struct store_daemon *daemon, struct store_worker *work
     } else {
         (void)snprintf(end, sizeof(end), "exit status %d", WEXITSTATUS(wait_status));
     }
-    (void)snprintf(down.text, sizeof(down.text), "%s%s%.180s", end,
+    (void)snprintf(down.text, sizeof(down.text), "%s%s%.255s", end,
                    worker->last_words[0] != '\0' ? ": " : "", worker->last_words);
     if (down.quarantined) {
         size_t length = strlen(down.text);
 
-        static_assert(sizeof(down.text) >= sizeof(end) + 180 + 80, "both fit");
+        static_assert(sizeof(down.text) >= sizeof(end) + 255 + 80, "both fit");
         (void)snprintf(down.text + length, sizeof(down.text) - length,
                        "; the device is quarantined: %s", worker->proc.why);
         store_timeline_release(daemon->host.devices[worker->host_device].timeline);

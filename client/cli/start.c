@@ -440,21 +440,64 @@ static plasmon_status_t connect_head(const struct start *start, const struct cli
     return PLASMON_OK;
 }
 
-/* How many devices of this machine are up. */
-static plasmon_status_t count_here(struct plasmon_client *client, uint32_t *out_count,
-                                   struct pl_err *err)
+#define HOST_DEVICES_MAX 64u
+
+/* The devices of this machine. */
+struct here {
+    uint32_t up;
+    uint32_t cpu;      /* of these */
+    uint32_t starting; /* their workers have not come yet */
+    uint32_t given_up;
+    char why[400]; /* of the last one without a worker; "": nothing was said */
+};
+
+/* Of those that have the same place on the host the last one counts: the others are of stores before. */
+static void look_at(const Plasmon__V1__StatusReply *reply, const char *host,
+                    struct here *out)
 {
-    struct plasmon_device_info infos[1024];
-    uint32_t count          = 0;
-    plasmon_status_t status = plasmon_devices(client, infos, PL_COUNT(infos), &count);
+    const Plasmon__V1__Device *last[HOST_DEVICES_MAX] = {NULL};
+
+    *out = (struct here){.up = 0};
+    for (size_t i = 0; i < reply->n_devices; i++) {
+        const Plasmon__V1__Device *device = reply->devices[i];
+
+        if (strcmp(device->host, host) == 0 && device->host_device < HOST_DEVICES_MAX) {
+            last[device->host_device] = device;
+        }
+    }
+    for (uint32_t i = 0; i < HOST_DEVICES_MAX; i++) {
+        const Plasmon__V1__Device *device = last[i];
+        const char *state = device != NULL ? status_device_state(device) : "";
+
+        if (device == NULL) {
+            continue;
+        }
+        if (strcmp(state, "up") == 0 || strcmp(state, "down") == 0) {
+            out->up++;
+            out->cpu += device->kind == 1;
+            continue;
+        }
+        out->given_up += strcmp(state, "gone") == 0;
+        out->starting += strcmp(state, "gone") != 0;
+        if (device->death[0] != '\0') {
+            (void)snprintf(out->why, sizeof(out->why), "device %u: %.360s", i,
+                           device->death);
+        }
+    }
+}
+
+static plasmon_status_t look_here(struct plasmon_client *client, struct here *out,
+                                  struct pl_err *err)
+{
+    Plasmon__V1__StatusReply *reply;
+    struct wire_arena arena;
+    plasmon_status_t status = client_status(client, CLIENT_STATUS_PLAIN, &arena, &reply);
 
     if (status != PLASMON_OK) {
         return pl_err_set(err, status, "%.400s", plasmon_error(client));
     }
-    *out_count = 0;
-    for (uint32_t i = 0; i < count && i < PL_COUNT(infos); i++) {
-        *out_count += infos[i].same_host != 0;
-    }
+    look_at(reply, client->host, out);
+    wire_arena_finish(&arena);
     return PLASMON_OK;
 }
 
@@ -478,9 +521,9 @@ static bool is_ours(const struct cli_node *node, const struct plasmon_client *cl
     return strcmp(client->store_socket, ours) == 0;
 }
 
-/* Until the devices of this machine are there, all of them. */
+/* Until the devices of this machine are there, all of them but those that are given up. */
 static plasmon_status_t wait_devices(const struct start *start, const struct cli_node *node,
-                                     const char *token, int pidfd, uint32_t *out_count,
+                                     const char *token, int pidfd, struct here *out_here,
                                      struct pl_err *err)
 {
     uint64_t deadline_ns          = pl_now_ns() + UP_TIMEOUT_NS;
@@ -489,26 +532,32 @@ static plasmon_status_t wait_devices(const struct start *start, const struct cli
     plasmon_status_t status       = connect_head(start, node, token, &client, err);
     char hint[SPAWN_HINT_BYTES];
 
-    *out_count = 0;
+    *out_here = (struct here){.up = 0};
     while (status == PLASMON_OK) {
-        status = count_here(client, out_count, err);
-        if (status == PLASMON_OK && *out_count > 0 && expected == 0) {
+        bool none_comes;
+
+        status     = look_here(client, out_here, err);
+        none_comes = out_here->given_up > 0 && out_here->up + out_here->starting == 0;
+        if (status == PLASMON_OK && out_here->up > 0 && expected == 0) {
             plasmon_finish(client); /* a new session hears where the store's socket is */
             client = NULL;
             status = connect_head(start, node, token, &client, err);
             expected =
                 status == PLASMON_OK && is_ours(node, client) ? ask_store(client) : 0;
         }
-        if (status != PLASMON_OK || (expected > 0 && *out_count >= expected)) {
+        if (status != PLASMON_OK ||
+            (expected > 0 && out_here->up + out_here->given_up >= expected)) {
             break;
         }
         if (has_ended(pidfd)) {
             status = pl_err_set(err, PLASMON_ECLOSED, "plasmon-store ended%s",
                                 spawn_limit_hint(hint));
-        } else if (pl_now_ns() >= deadline_ns) {
-            status = *out_count > 0 ? PLASMON_OK
-                                    : pl_err_set(err, PLASMON_ETIMEDOUT,
-                                                 "no device of this machine came up");
+        } else if (none_comes || pl_now_ns() >= deadline_ns) {
+            status = out_here->up > 0
+                         ? PLASMON_OK
+                         : pl_err_set(err, none_comes ? PLASMON_EDEVICE : PLASMON_ETIMEDOUT,
+                                      "no device of this machine came up%s%s",
+                                      out_here->why[0] != '\0' ? "; " : "", out_here->why);
             break;
         } else {
             pause_briefly();
@@ -543,12 +592,25 @@ static void print_head_log(const struct cli_node *node)
     }
 }
 
+static void print_here(const struct here *here)
+{
+    uint32_t without = here->starting + here->given_up;
+
+    printf("%u %sdevice%s of this machine %s ready\n", here->up,
+           here->up == here->cpu ? "CPU " : "", here->up == 1 ? "" : "s",
+           here->up == 1 ? "is" : "are");
+    if (without > 0) {
+        printf("%u %s not%s%s\n", without, without == 1 ? "is" : "are",
+               here->why[0] != '\0' ? "; " : "", here->why);
+    }
+}
+
 static int start_store(const struct start *start, struct cli_node *node, const char *token)
 {
     struct arguments arguments = {.count = 0};
     struct pl_err err          = {0};
     int pidfd                  = -1;
-    uint32_t count             = 0;
+    struct here here           = {.up = 0};
     plasmon_status_t status;
     bool started;
 
@@ -583,7 +645,7 @@ static int start_store(const struct start *start, struct cli_node *node, const c
 
     status = launch(node, STORE, STORE, &arguments, &pidfd, &err);
     if (status == PLASMON_OK) {
-        status = wait_devices(start, node, token, pidfd, &count, &err);
+        status = wait_devices(start, node, token, pidfd, &here, &err);
     }
     started = pidfd >= 0;
     pl_fd_close(&pidfd);
@@ -598,8 +660,7 @@ static int start_store(const struct start *start, struct cli_node *node, const c
         print_log_tail(node, STORE, started);
         return CLI_FAIL;
     }
-    printf("%u device%s of this machine %s ready\n", count, count == 1 ? "" : "s",
-           count == 1 ? "is" : "are");
+    print_here(&here);
     return CLI_OK;
 }
 

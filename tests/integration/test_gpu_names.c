@@ -170,6 +170,36 @@ TEST(gpus_for_one_process_each_have_their_worker_also_the_next_one)
     finish(client);
 }
 
+/* One of three is another program's, which does not end: the others serve, nobody waits for it long, and what is wrong is said. */
+TEST(a_gpu_that_another_program_keeps_is_left_out)
+{
+    char path[300], text[8192];
+    struct plasmon_client *client;
+    char *said;
+    int fd;
+
+    machine(NULL, "030", false);
+    (void)snprintf(path, sizeof(path), "%s/gpu1", cluster_folder());
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_TRUE(fd >= 0 && flock(fd, LOCK_EX) == 0);
+    started_begin();
+    ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "start", "--head", "--gpus", "3",
+                          "--device-memory", "16M"),
+              0);
+    ASSERT_CONTAINS(text, "2 devices of this machine are ready");
+    ASSERT_CONTAINS(text, "1 is not; device 1: exit status ");
+    ASSERT_CONTAINS(text, "EXCLUSIVE_PROCESS, and another process has it");
+    ASSERT_CONTAINS(text, "`nvidia-smi` names that");
+    client = started_join();
+    expect_devices(client, 2, (const char *const[]){"fake 0", "fake 2"});
+    CLUSTER_OK(plasmon_doctor(client, 0, &said));
+    ASSERT_CONTAINS(said, "1 gone, nothing to do, given up: exit status ");
+    free(said);
+    plasmon_finish(client);
+    ASSERT_EQ(STARTED_RUN(NULL, 0, "plasmon", "stop"), 0);
+    ASSERT_EQ(close(fd), 0);
+}
+
 /* Until the driver has refused somebody a GPU. */
 static void wait_refused(const struct fake_cuda_calls *calls)
 {

@@ -18,9 +18,12 @@ static const char *const steps[] = {"exec", "set-up", "memory", "ready", "welcom
 static char said[1 << 16];
 static pid_t store;
 
-/* A store with so many devices; leases of a start and of a main loop in milliseconds. */
-static struct plasmon_client *start(const char *faults, unsigned devices, const char *lease)
+/* A store with so many devices; leases of a start and of a main loop in milliseconds. A client that knows `known` of the devices: all, or it does not wait for more. */
+static struct plasmon_client *start(const char *faults, unsigned devices, const char *lease,
+                                    unsigned known)
 {
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
     char target[160], count[16];
 
     test_expect_log();
@@ -36,7 +39,13 @@ static struct plasmon_client *start(const char *faults, unsigned devices, const 
                        cluster_folder(), "--bulk-address", "none", "--worker-start-lease",
                        lease, "--worker-lease", lease, "--drain-deadline", "0");
     ASSERT_EQ(unsetenv("PLASMON_FAULT"), 0);
-    return started_join_knowing(target, devices);
+    if (known == devices) {
+        return started_join_knowing(target, known);
+    }
+    (void)started_wait_log("head.log", NULL, "device 0 joined");
+    options.address = target;
+    CLUSTER_OK(plasmon_init(&options, &client)); /* by default it waits for 20 s */
+    return client;
 }
 
 /*
@@ -69,7 +78,7 @@ TEST(a_worker_that_hangs_in_any_step_of_its_start_is_replaced)
                       steps[i]);
     }
     ASSERT_TRUE(!faults.failed);
-    client = start(faults.text, PL_COUNT(steps), "5000");
+    client = start(faults.text, PL_COUNT(steps), "5000", PL_COUNT(steps));
     pl_str_finish(&faults);
     for (unsigned i = 0; i < PL_COUNT(steps); i++) {
         struct plasmon_ref *ref = cluster_fill(client, COUNT, (float)i, (int)i);
@@ -84,6 +93,22 @@ TEST(a_worker_that_hangs_in_any_step_of_its_start_is_replaced)
     for (unsigned i = 0; i < PL_COUNT(steps); i++) {
         expect_fenced(i);
     }
+}
+
+/* For longer than a client waits for the head: who comes has the others meanwhile. */
+TEST(a_session_begins_without_a_device_whose_start_hangs)
+{
+    struct plasmon_client *client =
+        start("worker1.1/worker.start.memory=hang", 2, "120000", 1);
+    struct plasmon_ref *ref = cluster_fill(client, COUNT, 3, 0);
+    uint32_t count          = 0;
+
+    cluster_expect_all(client, ref, COUNT, 3);
+    CLUSTER_OK(plasmon_devices(client, NULL, 0, &count));
+    ASSERT_EQ(count, 1);
+    plasmon_finish(client);
+    ASSERT_EQ(kill(store, SIGTERM), 0);
+    ASSERT_EQ(started_wait(store), 0);
 }
 
 TEST_MAIN()

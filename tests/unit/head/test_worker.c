@@ -56,6 +56,30 @@ TEST(a_cluster_is_complete_when_all_announced_devices_came)
     head_core_destroy(core);
 }
 
+/* Its store goes on trying, and other devices do not wait for that. */
+TEST(a_device_whose_workers_fail_to_start_is_not_waited_for)
+{
+    struct head_core *core = core_make();
+
+    core_announce(core, "a", 2);
+    test_expect_log();
+    for (uint32_t i = 0; i < HEAD_FAILED_STARTS; i++) {
+        head_core_worker_down(core, "a", 1, false, PLASMON_EDEVICE, "another has it");
+    }
+    ASSERT_TRUE(!head_core_all_joined(core)); /* there is no other */
+    (void)core_join(core, "a", 0);
+    ASSERT_TRUE(head_core_all_joined(core));
+    core_announce(core, "b", 1);
+    for (uint32_t i = 1; i < HEAD_FAILED_STARTS; i++) {
+        head_core_worker_down(core, "b", 0, false, PLASMON_EDEVICE, "another has it");
+        ASSERT_TRUE(!head_core_all_joined(core));
+    }
+    head_core_worker_down(core, "b", 0, false, PLASMON_EDEVICE, "another has it");
+    ASSERT_TRUE(head_core_all_joined(core));
+    ASSERT_EQ(core_join(core, "b", 0), 2);
+    head_core_destroy(core);
+}
+
 TEST(a_device_that_never_comes_is_not_waited_for)
 {
     struct head_core *core = core_make();
