@@ -29,7 +29,7 @@ static const struct cli_option options[] = {
      "rows and columns of the product in fp64 [4096 on GPUs, 512 on CPUs]"},
     {"--object-mib", "N", CLI_COUNT, OPTION(object_mib),
      "size of an object that moves [64 on GPUs, 16 on CPUs]"},
-    {"--routes", "LIST", CLI_TEXT, OPTION(routes), "peer, host or both [peer,host]"},
+    {"--routes", "LIST", CLI_TEXT, OPTION(routes), "of peer, host and nccl [peer,host]"},
     {"--gpus", "N", CLI_TEXT, OPTION(gpus), "GPUs: 2 or none [2 where there are as many]"},
     {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the results as JSON"},
 };
@@ -260,7 +260,7 @@ static void plan_objects(struct overlap *overlap)
 static void measure_route(struct overlap *overlap, struct bench_cluster_config *config)
 {
     struct bench_status status;
-    bool peer = strcmp(overlap->route, "peer") == 0;
+    uint64_t mine;
 
     bench_say("route %s", overlap->route);
     config->transfer = overlap->route;
@@ -269,7 +269,10 @@ static void measure_route(struct overlap *overlap, struct bench_cluster_config *
     measure_device(overlap, 1);
     measure_device(overlap, 0);
     bench_must_status(&overlap->cluster, &status);
-    if ((peer ? status.host_copies : status.peer_copies) > 0) {
+    mine = strcmp(overlap->route, "peer") == 0   ? status.peer_copies
+           : strcmp(overlap->route, "host") == 0 ? status.host_copies
+                                                 : status.nccl_copies;
+    if (mine == 0 || mine != status.peer_copies + status.host_copies + status.nccl_copies) {
         bench_report_remark(&overlap->report,
                             "route %s: some copies went another way: the figures are not "
                             "of this route alone",
@@ -280,7 +283,7 @@ static void measure_route(struct overlap *overlap, struct bench_cluster_config *
 
 static int run_overlap(int argc, char **argv)
 {
-    static const char *const routes[]  = {"peer", "host"};
+    static const char *const routes[]  = {"peer", "host", "nccl"};
     struct overlap_options given       = {.routes = "peer,host"};
     struct cli_parsed parsed           = cli_parse(&bench_overlap, argc, argv, &given);
     struct bench_cluster_config config = {.is_private = true};
@@ -298,8 +301,9 @@ static int run_overlap(int argc, char **argv)
                          "--gpus is none, or 2 where there are as many, and not \"%s\"",
                          given.gpus);
     }
-    if (!cli_list_is_of(given.routes, "peer,host")) {
-        return cli_usage(&bench_overlap, "--routes is peer, host or both, and not \"%s\"",
+    if (!cli_list_is_of(given.routes, "peer,host,nccl")) {
+        return cli_usage(&bench_overlap,
+                         "--routes is of peer, host and nccl, and not \"%s\"",
                          given.routes);
     }
     config.gpus        = cuda ? "2" : "none";

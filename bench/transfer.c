@@ -4,6 +4,7 @@
  * Beside each stands what the same bytes take without Plasmon (raw_copy.c), in the same run. A route is a property of a
  * cluster, so there is one cluster a route; the head's counters must say that the bytes went that way.
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,8 @@ static const struct cli_option options[] = {
      "bytes, with K, M or G [4,4K,150000,1M,16M,100M,1G]; what does not fit is left out"},
     {"--routes", "LIST", CLI_TEXT, OPTION(routes), "of peer, host and nccl [peer,host]"},
     {"--large", NULL, CLI_FLAG, OPTION(large), "10 GiB too"},
-    {"--gpus", "N", CLI_TEXT, OPTION(gpus), "GPUs: a number or none [all]"},
+    {"--gpus", "N", CLI_TEXT, OPTION(gpus),
+     "GPUs: a number, all or none [all, if there are two]"},
     {"--cpu-devices", "N", CLI_COUNT, OPTION(cpu_devices),
      "CPU devices where there is no GPU [2]"},
     {"--in-flight", "N", CLI_COUNT, OPTION(in_flight), "new objects moving at a time [8]"},
@@ -146,20 +148,53 @@ static void drop_sizes(struct transfer *transfer, uint32_t devices)
     transfer->raw.size_count = kept;
 }
 
+/* What --gpus says was looked at. */
+static uint32_t wanted_gpus(const char *given)
+{
+    if (given == NULL || strcmp(given, "all") == 0) {
+        return bench_machine_gpus();
+    }
+    return (uint32_t)strtoul(given, NULL, 10); /* none: 0 */
+}
+
+/* Whoever names GPUs wants no figures of something else. -1, or what to exit with. */
+static int check_gpus(const char *given)
+{
+    uint32_t there = bench_machine_gpus();
+    unsigned long count;
+    char *end;
+
+    if (given == NULL || strcmp(given, "none") == 0) {
+        return -1;
+    }
+    count = strtoul(given, &end, 10);
+    if (strcmp(given, "all") == 0) {
+        count = there;
+    } else if (!isdigit((unsigned char)given[0]) || *end != '\0' || count < 2) {
+        return cli_usage(&bench_transfer,
+                         "--gpus is a number from 2 on, all or none, and not \"%s\"",
+                         given);
+    }
+    if (count < 2 || count > there) {
+        return cli_fail(&bench_transfer,
+                        "--gpus %s: the machine has %u, and a transfer needs two; "
+                        "`plasmon doctor` says why, and --gpus none goes without",
+                        given, there);
+    }
+    return -1;
+}
+
 /* How many devices the cluster will have; the raw copies use as many. */
 static void plan_devices(struct transfer *transfer, const struct transfer_options *given,
                          struct bench_cluster_config *out_config)
 {
-    uint32_t gpus = bench_machine_gpus();
+    uint32_t gpus = wanted_gpus(given->gpus);
 
-    if (given->gpus != NULL) {
-        gpus = strcmp(given->gpus, "none") == 0
-                   ? 0
-                   : (uint32_t)pl_min_u64(gpus, strtoul(given->gpus, NULL, 10));
-    }
     transfer->raw.cuda = gpus >= 2;
     if (transfer->raw.cuda) {
-        out_config->gpus      = given->gpus != NULL ? given->gpus : "auto";
+        out_config->gpus = given->gpus != NULL && isdigit((unsigned char)given->gpus[0])
+                               ? given->gpus
+                               : "auto";
         transfer->raw.devices = gpus;
         return;
     }
@@ -223,6 +258,9 @@ static int run_transfer(int argc, char **argv)
     struct transfer transfer            = {0};
     bool ok;
 
+    if (parsed.exit < 0) {
+        parsed.exit = check_gpus(given.gpus);
+    }
     if (parsed.exit >= 0) {
         return parsed.exit;
     }

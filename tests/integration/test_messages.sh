@@ -51,6 +51,8 @@ claim the_end_of_a_drain_is_told says 'work is placed on here again' "$plasmon" 
 claim a_file_that_cannot_be_written_before_it_was_recorded refuses 'cannot write /nonexistent/trace.json: No such file or directory; nothing was done' "$plasmon" timeline --seconds 300 --out /nonexistent/trace.json
 claim results_that_cannot_be_written_before_they_are_measured refuses 'bench graphs: cannot write /nonexistent/a.json: No such file or directory; nothing was done' "$plasmon" bench graphs --gpus none --json /nonexistent/a.json
 claim a_picture_in_the_place_of_a_folder refuses "cannot write $XDG_RUNTIME_DIR: Is a directory; nothing was done" "$plasmon" bench tasks --plot "$XDG_RUNTIME_DIR"
+claim gpus_for_a_benchmark_that_are_not_there refuses 'the machine has' "$plasmon" bench transfer --gpus 60 --sizes 4
+claim gpus_for_a_benchmark_that_are_no_number refuses 'a number from 2 on, all or none' "$plasmon" bench transfer --gpus many --sizes 4
 claim it_stops "$plasmon" stop
 claim a_program_that_is_missing no_program
 claim nothing_is_left [ -z "$(daemons)" ]
