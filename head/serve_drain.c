@@ -151,7 +151,8 @@ void serve_node_leave(struct serve_node *node, uint32_t deadline_ms)
     struct pl_err err       = {.status = PLASMON_OK};
 
     if (serve_input(node->serve, &input, NULL, &err) != PLASMON_OK) {
-        pl_info("head", "node %s leaves: %s", node->name, err.text);
+        pl_info("head", "node %s leaves: %s", node->name,
+                err.status == PLASMON_ENOENT ? "it has no devices" : err.text);
     }
     serve_drain_tick(node->serve);
 }

@@ -181,6 +181,18 @@ static void signals_ready(struct store_daemon *daemon, struct store_source *sour
     }
 }
 
+static const char *left_text(uint32_t how)
+{
+    switch (how) {
+    case STORE_LEFT_LOSES:
+        return "not all of it could be moved elsewhere, and that is lost";
+    case STORE_LEFT_ALONE:
+        return "no head answers that knows what lies here";
+    default:
+        return "it was drained";
+    }
+}
+
 static void uplink_ready(struct store_daemon *daemon, struct store_source *source,
                          uint32_t events)
 {
@@ -199,7 +211,7 @@ static void uplink_ready(struct store_daemon *daemon, struct store_source *sourc
         } else if (event == STORE_UPLINK_STOP) {
             daemon_stop(daemon, 0, "the head says so");
         } else if (event == STORE_UPLINK_LEFT) {
-            daemon_stop(daemon, 0, "it was drained");
+            daemon_stop(daemon, 0, left_text(host_device));
         } else if (event == STORE_UPLINK_REFUSED) {
             pl_error("store", "%s", uplink->refusal(uplink->user));
             daemon_stop(daemon, 1, "the head refuses this store");

@@ -18,12 +18,18 @@
  * The link to the head as the daemon sees it. Everything is asynchronous: calls go in, and `event_fd` is readable when
  * next() has something.
  */
+enum store_left {
+    STORE_LEFT_DRAINED, /* all is elsewhere */
+    STORE_LEFT_LOSES,   /* not all of it could be moved */
+    STORE_LEFT_ALONE,   /* no head answers, and none remembers */
+};
+
 enum store_uplink_event {
     STORE_UPLINK_NONE,
     STORE_UPLINK_FENCE, /* the head wants this host device's worker killed and restarted */
     STORE_UPLINK_STOP,  /* the head wants this host to end */
     STORE_UPLINK_NEED_FD, /* embedded: connect me */
-    STORE_UPLINK_LEFT,    /* after leave(): this host may end */
+    STORE_UPLINK_LEFT, /* after leave(): this host may end. In the place of host_device: enum store_left */
     STORE_UPLINK_SLAB, /* the memory for spilled objects is wanted: store_spill_slab_made() */
     STORE_UPLINK_REFUSED, /* the head does not want this store: refusal() says why */
 };

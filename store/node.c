@@ -322,7 +322,7 @@ static void node_leave_look(struct store_node *node, uint64_t now_ns)
     if (node_leave_due(node) != 0 && !node->session.welcomed && !node->session.journal &&
         !node->left_told && now_ns >= node->broke_ns + LEAVE_BREAK_NS) {
         node->left_told = true;
-        node_post(node, STORE_UPLINK_LEFT, 0, 0);
+        node_post(node, STORE_UPLINK_LEFT, STORE_LEFT_ALONE, 0);
     }
 }
 

@@ -328,7 +328,9 @@ static void take_orders(struct store_node_session *session,
             pl_warn("store", "%llu objects that lie only here are lost with this node: %s",
                     (unsigned long long)command->left->objects_left, command->left->text);
         }
-        session->ops->event(session->user, STORE_UPLINK_LEFT, 0, 0);
+        session->ops->event(
+            session->user, STORE_UPLINK_LEFT,
+            command->left->objects_left > 0 ? STORE_LEFT_LOSES : STORE_LEFT_DRAINED, 0);
     }
     if (command->stop) {
         session->ops->event(session->user, STORE_UPLINK_STOP, 0, 0);

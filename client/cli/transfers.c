@@ -25,7 +25,7 @@ const struct cli_command cli_transfers = {
     .summary = "what moved between devices, on which route, and what stalled",
     .usage   = "[options]",
     .text =
-        "Counted at the call that copies, since the workers were started. in flight: "
+        "Counted at the call that copies, since the head was started. in flight: "
         "enqueued, not yet done.\n"
         "stalls: deadlines that were over; retries: chunks that went again over a new "
         "connection;\n"

@@ -60,3 +60,11 @@ wait "${store[2]}"
 grep -q "ending: it was drained" "$dir/store2.log" || fail "the store did not wait until it was drained"
 end "values of a node that got SIGTERM"
 in_host1 "$bin/plasmon" status --json | tr -d ' \n' | grep -q '"nodes":1' || fail "the nodes that left are still there"
+
+begin 2 host1 # the last one: there is nowhere to go
+signal_program TERM "${store[1]}"
+wait "${store[1]}"
+grep -q "ending: not all of it could be moved elsewhere, and that is lost" "$dir/store1.log" ||
+  fail "the last store does not say that something is lost: $(tail -n 2 "$dir/store1.log")"
+timeout 100 bash -c 'echo x >"$1"' - "$dir/go"
+! wait $runner || fail "nothing was lost with the last store"

@@ -419,7 +419,33 @@ TEST(without_a_journal_nobody_is_waited_for)
     head_wait(&head.leaves, 1);
     head_stop();
     ASSERT_EQ(wait_event(&device, &incarnation), STORE_UPLINK_LEFT);
+    ASSERT_EQ(device, STORE_LEFT_ALONE);
     head_start(5);
+    end();
+}
+
+TEST(a_store_that_may_leave_hears_whether_all_is_elsewhere)
+{
+    Plasmon__V1__NodeCommand command = PLASMON__V1__NODE_COMMAND__INIT;
+    Plasmon__V1__NodeLeft left       = PLASMON__V1__NODE_LEFT__INIT;
+    uint32_t device, incarnation;
+
+    begin();
+    test_expect_log();
+    head_start(5);
+    ASSERT_OK(uplink.start(uplink.user, "n", "/s", 2, MEMORY, &session_kept));
+    head_wait(&head.hellos, 1);
+    command.left = &left;
+    pl_mutex_lock(&head.lock);
+    head_send(&command, 1, 0);
+    left.objects_left = 2;
+    left.text         = (char *)(uintptr_t) "the deadline is over";
+    head_send(&command, 2, 0);
+    pl_mutex_unlock(&head.lock);
+    ASSERT_EQ(wait_event(&device, &incarnation), STORE_UPLINK_LEFT);
+    ASSERT_EQ(device, STORE_LEFT_DRAINED);
+    ASSERT_EQ(wait_event(&device, &incarnation), STORE_UPLINK_LEFT);
+    ASSERT_EQ(device, STORE_LEFT_LOSES);
     end();
 }
 
