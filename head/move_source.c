@@ -4,6 +4,9 @@
  * Of several sources a large piece comes from the one that the fewest others read, and that may be a replica which is itself being filled.
  * Between hosts, where what a source sends is less, that begins with smaller pieces; what is not cut there goes as a tree: from whoever will
  * have sent it first.
+ *
+ * What is small and still to be made comes from who makes it, not from who will copy it. That one often has the least to do, and so each of three devices that want
+ * the same 240 KB would have it a copy later than the one before.
  */
 #include "head/move_int.h"
 
@@ -81,6 +84,12 @@ static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *b
     return bytes;
 }
 
+/* So few bytes that all who want them have them in the time that begins a copy. */
+static bool is_small(const struct head_core *core, const struct pl_box *box, uint32_t dtype)
+{
+    return head_move_box_bytes(box, dtype) < head_move_tree_bytes(core);
+}
+
 /* Bytes that a link has to carry before it can carry this box from here. What is cut does not wait until all of it is here. 0: so few that it does not matter. */
 static uint64_t bytes_before(struct head_core *core, const struct head_buffer *from,
                              const struct pl_box *box, const struct head_device *to)
@@ -90,7 +99,7 @@ static uint64_t bytes_before(struct head_core *core, const struct head_buffer *f
     if (bytes >= head_move_large_bytes(core, from->device, to)) {
         return leaving(from, box);
     }
-    if (!head_device_apart(from->device, to) || bytes < head_move_tree_bytes(core)) {
+    if (!head_device_apart(from->device, to) || is_small(core, box, from->dtype)) {
         return 0;
     }
     return leaving(from, box) + hops(core, from, box) * bytes;
@@ -133,7 +142,7 @@ static bool much_sooner(uint64_t ns, uint64_t than_ns)
 /*
  * One whose worker is there, then one on a node that stays, then one that holds all of it, then one on the same host, then, unless it is small, the one whose bytes are there much sooner, then the one
  * that can send it first; then one that is
- * there already, then the device with the least to do.
+ * there already, then, if it is small, one that is no copy of another, then the device with the least to do.
  */
 static bool better_source(struct head_core *core, const struct head_instance *a,
                           const struct head_instance *b, const struct pl_box *box,
@@ -158,7 +167,7 @@ static bool better_source(struct head_core *core, const struct head_instance *a,
     if (near_a != near_b) {
         return near_a;
     }
-    if (!near_a && head_move_box_bytes(box, from_a->dtype) >= head_move_tree_bytes(core)) {
+    if (!near_a && !is_small(core, box, from_a->dtype)) {
         uint64_t ns_a = arrival_ns(core, from_a, box, to);
         uint64_t ns_b = arrival_ns(core, from_b, box, to);
 
@@ -175,6 +184,10 @@ static bool better_source(struct head_core *core, const struct head_instance *a,
     pending_b = head_move_box_pending(from_b, box);
     if (pending_a != pending_b) {
         return pending_b;
+    }
+    if (pending_a && is_small(core, box, from_a->dtype) &&
+        from_a->replica != from_b->replica) {
+        return from_b->replica;
     }
     return from_a->device->unfinished < from_b->device->unfinished;
 }

@@ -120,6 +120,23 @@ TEST(a_small_object_comes_from_where_it_is)
     end();
 }
 
+/* Not from a device that has it copied itself, whose turn comes later, though the one that makes it has more to do. */
+TEST(a_small_object_that_is_being_made_comes_from_its_maker)
+{
+    begin(DEVICES);
+    core->config.chain_bytes =
+        1 << 20; /* from 4 KiB on it would matter who else is sent to */
+    for (uint64_t id = 11; id < 20; id++) {
+        submit(id, 0, 1, 0);
+    }
+    submit(1, 0, 15, 0); /* 3,840 bytes */
+    for (uint32_t device = 1; device < DEVICES; device++) {
+        submit(1 + device, device, 0, 101);
+        ASSERT_EQ(source_of(task_of(device, 1))->buffer->device->index, 0);
+    }
+    end();
+}
+
 /* ------------------------------------------------------------------------------------------------ several hosts */
 
 /* Hosts with so many devices each, which reach each other. */
