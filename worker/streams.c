@@ -360,6 +360,15 @@ static bool word_first(const struct worker_core *core, const struct worker_launc
 /* What comes behind launch `seq` of this device: the work of this one; or the write of that one's word too; or that if it uses what this one overwrites. */
 enum behind { BEHIND_WORK, BEHIND_WORD, BEHIND_WORD_IF_USED };
 
+/* `mine` comes behind all that is in `other`, so behind whatever that came behind. Of a mark it is not known what that was when the mark was put. */
+static void joined_all(struct worker_stream *mine, const struct worker_stream *other)
+{
+    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+        mine->joined[i]      = pl_max_u64(mine->joined[i], other->joined[i]);
+        mine->joined_word[i] = pl_max_u64(mine->joined_word[i], other->joined_word[i]);
+    }
+}
+
 static void order_local(struct worker_core *core, struct worker_launch *launch,
                         uint32_t stream, uint64_t seq, enum behind behind, bool *io_clear)
 {
@@ -413,6 +422,7 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
         mine->joined_word[other] =
             pl_max_u64(mine->joined_word[other], core->streams[other].mark_words[slot]);
     } else {
+        joined_all(mine, &core->streams[other]);
         mine->joined[other]      = core->streams[other].last;
         mine->joined_word[other] = core->streams[other].signalled;
     }
@@ -489,18 +499,24 @@ bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
 
     launch->behind_mark = false;
     pl_vec_clear(&core->waits);
+    for (uint32_t i = launch->after_count;
+         i-- > 0;) { /* a join with a later one often stands for others */
+        if (point_local(core, launch->after[i])) {
+            order_local(core, launch, stream, wire_point_seq(launch->after[i]),
+                        BEHIND_WORD_IF_USED, &clear);
+        }
+    }
     for (uint32_t i = 0; i < launch->after_count; i++) {
         uint32_t host_device =
             worker_host_device_of(core, wire_point_device(launch->after[i]));
         uint64_t seq = wire_point_seq(launch->after[i]);
         uint64_t *word, value;
 
-        if (host_device == core->config.host_device) {
-            order_local(core, launch, stream, seq, BEHIND_WORD_IF_USED, &clear);
-        } else if (host_device < core->config.host_device_count &&
-                   core->config.timelines[host_device] != NULL &&
-                   store_timeline_point(core->config.timelines[host_device], seq, &word,
-                                        &value) == STORE_POINT_ENQUEUED) {
+        if (host_device != core->config.host_device &&
+            host_device < core->config.host_device_count &&
+            core->config.timelines[host_device] != NULL &&
+            store_timeline_point(core->config.timelines[host_device], seq, &word, &value) ==
+                STORE_POINT_ENQUEUED) {
             wait_collect(core, launch, host_device, word, value);
         }
     }

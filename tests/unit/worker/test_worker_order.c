@@ -67,6 +67,60 @@ TEST(one_join_covers_everything_before_it)
     fake_destroy(fake);
 }
 
+static void fill_init(struct fake_launch *launch, uint64_t seq, int32_t priority)
+{
+    fake_launch_init(launch, seq, RUN);
+    fake_launch_function(launch, "fill");
+    fake_launch_scalar(launch, 1.0);
+    fake_launch_fresh(launch, (uint32_t)seq, 4);
+    launch->message.priority = priority;
+}
+
+static void fill_of(struct fake *fake, uint64_t seq, int32_t priority, uint64_t after)
+{
+    struct fake_launch launch;
+
+    fill_init(&launch, seq, priority);
+    if (after != 0) {
+        fake_launch_after(&launch, FAKE_BASE + FAKE_US, after);
+    }
+    ASSERT_OK(fake_send(fake, &launch));
+}
+
+TEST(a_join_stands_for_what_the_other_stream_has_joined)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fill_of(fake, 1, 0, 0); /* stream 0 */
+    fill_of(fake, 2, 1, 1); /* stream 8 joins 0 */
+    fill_of(fake, 3, 0, 2); /* stream 1 joins 8 */
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:1 join:8:0 run:8:fill signal:8:2 "
+                                 "join:1:8 run:1:fill signal:1:3");
+    fill_init(&launch, 4, 0); /* stream 1, behind 1 already */
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 3);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 1);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "run:1:fill signal:1:4");
+    fake_destroy(fake);
+}
+
+TEST(of_several_launches_the_latest_is_joined_first)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fill_of(fake, 1, 0, 0); /* stream 0 */
+    fill_of(fake, 2, 1, 1); /* stream 8 joins 0 */
+    (void)fake_calls(fake);
+    fill_init(&launch, 3, -1); /* stream 9 */
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 1);
+    fake_launch_after(&launch, FAKE_BASE + FAKE_US, 2);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "join:9:8 run:9:fill signal:9:3");
+    fake_destroy(fake);
+}
+
 TEST(skipped_join_is_a_bug_that_shows)
 {
     struct fake *fake = fake_create();
