@@ -61,6 +61,35 @@ bool store_timeline_held(struct store_timeline *timeline, uint64_t seq)
     return back != 0 && !store_timeline_done(timeline, seq - back);
 }
 
+void store_timeline_say_before(struct store_timeline *timeline, uint64_t seq,
+                               const uint64_t words[STORE_STREAM_MAX])
+{
+    uint32_t *before = timeline->before[seq % STORE_BEFORE];
+
+    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+        uint64_t back = words[i] == 0 || seq - words[i] > UINT16_MAX ? 0 : seq - words[i];
+
+        assert(words[i] < seq);
+        __atomic_store_n(&before[i], STORE_BEFORE_TAG(seq) | (uint32_t)back,
+                         __ATOMIC_RELEASE);
+    }
+}
+
+void store_timeline_before(const struct store_timeline *timeline, uint64_t seq,
+                           uint64_t io_words[STORE_STREAM_MAX])
+{
+    const uint32_t *before = timeline->before[seq % STORE_BEFORE];
+
+    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+        uint32_t said = __atomic_load_n(&before[i], __ATOMIC_ACQUIRE);
+        uint64_t back = said & UINT16_MAX;
+
+        if (said - (uint32_t)back == STORE_BEFORE_TAG(seq) && back != 0 && back < seq) {
+            io_words[i] = pl_max_u64(io_words[i], seq - back);
+        }
+    }
+}
+
 void store_timeline_publish(struct store_timeline *timeline, uint64_t seq, uint32_t stream)
 {
     uint64_t enqueued = timeline->enqueued; /* ours to write */

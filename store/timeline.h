@@ -16,6 +16,10 @@
  * told, that launch and all behind it in its stream have touched nothing. `known` says which launches these are, and what else the host
  * knew of each when it enqueued it. `held` says of a launch which other one's word it comes behind. Both are the worker's alone, who is dead when they are read.
  *
+ * BEFORE. Of its latest launches a device says which other words of its own were written before they could begin (the worker's streams wait for each
+ * other). Who waits for such a launch need not wait for those words as well (worker/before.c). What is said holds in every incarnation: it names earlier
+ * launches of the device, and what is done over goes one after the other.
+ *
  * BEAT. The worker counts it up, with each step of its start and then in its main loop; the store fences a worker whose beat stands still.
  *
  * The host route's staging ring (transfer/host.c) has its words here too: both halves of a transfer wait for each other's.
@@ -31,9 +35,13 @@
 #include "base/base.h"
 #include "store/phases.h"
 
-#define STORE_TIMELINE_MAGIC   0x706c736d746c3037ull /* "plsmtl07" */
-#define STORE_STREAM_MAX       16u
-#define STORE_RING             65536u /* launches; the head keeps fewer than half of it outstanding */
+#define STORE_TIMELINE_MAGIC 0x706c736d746c3038ull /* "plsmtl08" */
+#define STORE_STREAM_MAX     16u
+#define STORE_RING           65536u /* launches; the head keeps fewer than half of it outstanding */
+#define STORE_BEFORE \
+    1024u /* launches; more than are on a device, for of those that are done nobody asks */
+#define STORE_BEFORE_TAG(seq) \
+    ((uint32_t)((seq) / STORE_BEFORE) << 16) /* of whom it is said */
 #define STORE_STAGE_SLOTS      16u /* host route: slots of the receiver's staging slab */
 #define STORE_STAGE_SLOT_BYTES (8u << 20)
 #define STORE_HOST_DEVICE_MAX  64u
@@ -85,6 +93,9 @@ struct store_timeline {
     uint8_t known[STORE_RING]; /* enum store_known, of the launch that the ring names */
     uint16_t
         held[STORE_RING]; /* the same: how far back the launch is that holds it; 0: none */
+    uint32_t before
+        [STORE_BEFORE]
+        [STORE_STREAM_MAX]; /* by seq: STORE_BEFORE_TAG, and how far back the launch is that stream i's word shows first; 0: not known */
 };
 
 enum store_point_state {
@@ -115,6 +126,15 @@ uint8_t store_timeline_known(const struct store_timeline *timeline, uint64_t seq
 void store_timeline_hold(struct store_timeline *timeline, uint64_t seq, uint64_t by);
 /* A launch holds it that is not done. */
 bool store_timeline_held(struct store_timeline *timeline, uint64_t seq);
+/*
+ * By the worker, of each published launch, when all that it waits for on its device is in its stream: the word of stream i shows words[i] (an earlier launch;
+ * 0: not known) before it begins. Of each, for what was said of one that long ago had its place must not be taken for its own.
+ */
+void store_timeline_say_before(struct store_timeline *timeline, uint64_t seq,
+                               const uint64_t words[STORE_STREAM_MAX]);
+/* By anyone who waits for it: io_words[i] grows to what its device said; not yet, or too many launches ago: to nothing. */
+void store_timeline_before(const struct store_timeline *timeline, uint64_t seq,
+                           uint64_t io_words[STORE_STREAM_MAX]);
 /*
  * By the store, of a device that was given up: whatever anybody waits for is over, now and from now on. What it was to make is not there;
  * the head has failed it before anybody could read it.

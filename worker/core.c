@@ -63,7 +63,8 @@ plasmon_status_t worker_core_create(const struct worker_core_config *config,
     status         = PLASMON_ENOMEM;
     core->writers  = PL_NEW_N(uint16_t, STORE_TABLE_SLOTS);
     core->followed = PL_NEW_N(uint8_t, STORE_RING);
-    if (worker_reuse_create(core) && core->writers != NULL && core->followed != NULL) {
+    if (worker_reuse_create(core) && worker_before_create(core) && core->writers != NULL &&
+        core->followed != NULL) {
         status = store_arena_create(&core->arena);
     }
     if (status != PLASMON_OK) {
@@ -105,6 +106,7 @@ void worker_core_destroy(struct worker_core *core)
     pl_vec_finish(&core->shapes);
     pl_vec_finish(&core->sources);
     worker_reuse_destroy(core);
+    worker_before_destroy(core);
     pl_free(core->writers);
     pl_free(core->followed);
     pl_free(core);

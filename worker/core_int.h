@@ -4,6 +4,7 @@
  *   core.c      create, destroy, commands, figures          launch.c    a launch, copied out of its message
  *   queue.c     the front of the queue: may it go?          streams.c   where it goes, waits, signals
  *   run_check.c is it what its function takes?              buffers.c   memory and table entries of its operands
+ *   before.c    what a wait for another device stands for
  *   enqueue.c   the device work of each kind of launch
  *   complete.c  what is done: seal, report, free            recover.c   rebuilding after a restart
  *   graph.c, graph_bind.c, graph_replay.c    recorded graphs: nodes, memory; fitted to a launch; recordings
@@ -237,6 +238,7 @@ struct worker_stream {
 
 /* A word of another device, and what to wait for. */
 struct worker_wait {
+    bool needed; /* nothing else stands for it (before.c) */
     uint32_t host_device;
     uint64_t *word;
     uint64_t value;
@@ -375,6 +377,8 @@ struct worker_core {
     struct worker_shared_list
         lists[WORKER_SHARED_LISTS]; /* of the command that is being taken, by address */
 
+    uint64_t *
+        before; /* before.c: by stream, host device and word, what that word shows before the next launch begins; NULL: one device */
     struct pl_vec waits;   /* struct worker_wait: of the launch being enqueued */
     struct pl_vec args;    /* struct kernel_arg */
     struct pl_vec shapes;  /* struct kernel_arg_shape */
@@ -671,6 +675,18 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
 
 /* waits.c */
 void worker_waits_look(struct worker_core *core, uint64_t now_ns);
+
+/* before.c */
+bool worker_before_create(struct worker_core *core);
+void worker_before_destroy(struct worker_core *core);
+/* What comes next in the stream comes behind all that is in the other one. */
+void worker_before_joined(struct worker_core *core, uint32_t stream, uint32_t other);
+/* What comes next in the stream is to wait. false: it does. true: it has to, and it is known now what that stands for. */
+bool worker_before_waits(struct worker_core *core, uint32_t stream,
+                         const struct worker_wait *wait);
+/* Its joins are in the stream: others are told what they stand for. */
+void worker_before_say(struct worker_core *core, const struct worker_launch *launch,
+                       uint32_t stream);
 
 /* begun.c */
 /* What comes next in the stream may have to wait for long. */

@@ -502,6 +502,7 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
         worker_stream_before_work(core, launch, stream, work_of(core, launch));
     }
     clear = worker_stream_order(core, launch, stream);
+    worker_before_say(core, launch, stream);
     if (pl_bug("worker.signal_before_kernel")) {
         (void)core->config.ops->signal(core->config.user, stream, launch->seq);
     }

@@ -423,6 +423,7 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
             pl_max_u64(mine->joined_word[other], core->streams[other].mark_words[slot]);
     } else {
         joined_all(mine, &core->streams[other]);
+        worker_before_joined(core, stream, other);
         mine->joined[other]      = core->streams[other].last;
         mine->joined_word[other] = core->streams[other].signalled;
     }
@@ -472,12 +473,18 @@ static void wait_collect(struct worker_core *core, struct worker_launch *launch,
 static void waits_enqueue(struct worker_core *core, struct worker_launch *launch,
                           uint32_t stream, bool *io_clear)
 {
+    for (size_t i = core->waits.count;
+         i-- > 0;) { /* later launches stand for earlier ones */
+        struct worker_wait *wait = pl_vec_at(&core->waits, i);
+
+        wait->needed = worker_before_waits(core, stream, wait);
+    }
     for (size_t i = 0; i < core->waits.count; i++) {
         const struct worker_wait *wait = pl_vec_at(&core->waits, i);
         plasmon_status_t status;
 
         *io_clear = false;
-        if (pl_bug("worker.skip_wait")) {
+        if (!wait->needed || pl_bug("worker.skip_wait")) {
             continue;
         }
         worker_stream_before_hazard(core, stream, launch->seq);

@@ -774,6 +774,45 @@ TEST(a_copy_of_large_host_memory_is_cut_where_a_registered_piece_ends)
     finish(&gpu);
 }
 
+/*
+ * x on one GPU and y on the other, each added to the other one in turn. Before it changes, each would have to wait for the other GPU's copy of it; but it waits for what was
+ * made of that, and its GPU says that its copy was seen to be done before.
+ */
+TEST(what_another_gpu_has_read_is_not_waited_for_when_what_it_made_of_that_is)
+{
+    enum { ROUNDS = 20 };
+    struct gpu gpu;
+    struct plasmon_ref *x, *y;
+    char gate[256];
+
+    slow_device(gate);
+    ASSERT_EQ(setenv("PLASMON_COALESCE", "0", 1), 0);
+    start(&gpu, 2);
+    x = cluster_put(gpu.client, N, 1, 0);
+    y = cluster_put(gpu.client, N, 1, 1);
+    wait_for(&gpu, x);
+    wait_for(&gpu, y);
+
+    gate_close(gate);
+    count_begin(&gpu);
+    for (int i = 0; i < ROUNDS; i++) {
+        CLUSTER_OK(cluster_axpy(gpu.client, y, x, 1, 1));
+        CLUSTER_OK(cluster_axpy(gpu.client, x, y, 1, 0));
+    }
+    head_has_all(&gpu);
+    while (counted(&gpu, "cuLaunchKernel") < 4 * ROUNDS) { /* and two copies a round */
+        usleep(1000);
+    }
+    ASSERT_EQ(counted(&gpu, "cuStreamWaitValue64"),
+              2 * ROUNDS - 1); /* one for each copy; x was there */
+    ASSERT_EQ(unlink(gate), 0);
+    wait_for(&gpu, x);
+    wait_for(&gpu, y);
+    CLUSTER_OK(plasmon_release(gpu.client, x));
+    CLUSTER_OK(plasmon_release(gpu.client, y));
+    finish(&gpu);
+}
+
 static struct plasmon_ref *touch(struct gpu *gpu, struct plasmon_ref *ref, int device)
 {
     const struct plasmon_arg arg = {.mode = PLASMON_IN, .ref = ref};

@@ -1,6 +1,8 @@
 /* Timelines: what a point says at each moment of a launch's life, and after a restart. */
 #include "store/timeline.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "tests/harness/test.h"
 
@@ -109,6 +111,31 @@ TEST(nobody_waits_for_a_device_that_was_released)
     for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) { /* as a GPU compares */
         ASSERT_TRUE((int64_t)(timeline->stream[i].value - (UINT64_C(1) << 40)) >= 0);
     }
+    pl_free(timeline);
+}
+
+TEST(what_is_shown_before_a_launch_is_said_of_that_one_alone)
+{
+    struct store_timeline *timeline       = timeline_create();
+    const uint64_t said[STORE_STREAM_MAX] = {[2] = 90000, [5] = 99999, [7] = 1};
+    const uint64_t none[STORE_STREAM_MAX] = {0};
+    uint64_t words[STORE_STREAM_MAX]      = {[5] = 5, [9] = 9};
+    uint64_t unknown[STORE_STREAM_MAX]    = {0};
+
+    store_timeline_say_before(timeline, 100000, said);
+    store_timeline_before(timeline, 100000, words);
+    ASSERT_EQ(words[2], 90000);
+    ASSERT_EQ(words[5], 99999);
+    ASSERT_EQ(words[7], 0); /* too far back */
+    ASSERT_EQ(words[9], 9); /* more was known */
+
+    store_timeline_before(timeline, 100000 + STORE_BEFORE, unknown); /* not said yet */
+    store_timeline_before(timeline, 100000 - STORE_BEFORE, unknown); /* long ago */
+    store_timeline_before(timeline, 100001, unknown);
+    store_timeline_say_before(timeline, 100000 + STORE_BEFORE, none);
+    store_timeline_before(timeline, 100000, unknown);
+    store_timeline_before(timeline, 100000 + STORE_BEFORE, unknown);
+    ASSERT_EQ(memcmp(unknown, none, sizeof(none)), 0);
     pl_free(timeline);
 }
 
