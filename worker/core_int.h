@@ -120,6 +120,7 @@ struct worker_launch {
     bool signals;      /* what enqueued it wrote the word as well */
     bool forced;       /* its client ends it by force */
     bool stream_chosen;
+    bool heavy;             /* takes the whole device for long, behind others (streams.c) */
     bool behind_mark;       /* it waits for one (marks.c) */
     bool scratch_shared;    /* the stream's: another launch may take it over (reuse.c) */
     uint32_t time_limit_ms; /* 0: none */
@@ -209,6 +210,7 @@ struct worker_stream {
         hazard; /* last seq in here that may wait for another device, itself or through a join */
     uint64_t
         bounded; /* the same, of those that may wait for one with a time limit, or have one */
+    uint64_t heavy;       /* the last seq in here of a launch that is */
     uint32_t peer;        /* of the last SEND in here, which is not after `hazard` */
     uint32_t unsignalled; /* launches since the last signal; a graph counts for several */
     uint64_t unsignalled_bytes; /* what they work on; over a link: counted as more */

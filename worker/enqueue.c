@@ -512,6 +512,7 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     }
 
     mine->last    = launch->seq;
+    mine->heavy   = launch->heavy ? launch->seq : mine->heavy;
     mine->bounded = launch->time_limit_ms != 0 ? launch->seq : mine->bounded;
     mine->unsignalled += launch->graph != NULL ? WORKER_SIGNAL_GRAPH : 1;
     mine->unsignalled_bytes += work_of(core, launch);

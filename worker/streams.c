@@ -7,7 +7,7 @@
  * receiver, so those to different devices go side by side, and those to one behind each other (of another host: in two); bytes for clients wait
  * for nobody, and have one of the three that SENDs take last. A function follows the first launch it
  * depends on, unless somebody followed that one before; then, and with no such launch, it takes the run stream with
- * least in it. So chains stay in a stream and need no waits, and branches spread. Functions of high priority have streams of their
+ * least in it; of heavy ones that wait for other devices, one of two streams. So chains stay in a stream and need no waits, and branches spread. Functions of high priority have streams of their
  * own, whose kernels the device begins first, and those of low priority one whose kernels it begins last; they follow each other there,
  * and nobody else comes in.
  *
@@ -161,15 +161,70 @@ static uint32_t least_loaded(const struct worker_core *core, struct lane lane)
     return best;
 }
 
-static uint32_t less_loaded_of_two(const struct worker_core *core, uint32_t a, uint32_t b)
-{
-    return load_of(&core->streams[b]) < load_of(&core->streams[a]) ? b : a;
-}
-
 /* Something in there may wait for another device. */
 static bool hazard_ahead(const struct worker_core *core, uint32_t stream)
 {
     return core->streams[stream].hazard > worker_stream_word(core, stream);
+}
+
+/*
+ * A launch that goes through so much memory takes the whole device, so of those that wait for other devices at the same time two streams are enough: the next one
+ * begins while the blocks of the one before end. Each stream more is one more that waits, which makes every step of the others longer, and one word more that other
+ * devices wait for. Others are dealt over all streams: what waits for nobody is over sooner where the third one begins before the second one ends. It is what a launch sees of its
+ * arrays that counts: who works at the edge of a large one goes beside who works at all of it.
+ */
+#define HEAVY_STREAMS 2u
+
+static bool behind_others(const struct worker_core *core,
+                          const struct worker_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->after_count; i++) {
+        uint64_t seq = wire_point_seq(launch->after[i]);
+
+        if (!point_local(core, launch->after[i]) ||
+            (!store_timeline_done(core->timeline, seq) &&
+             hazard_ahead(core, stream_of_seq(core, seq)))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_heavy(const struct worker_core *core, const struct worker_launch *launch)
+{
+    uint64_t bytes = 0;
+
+    if (core->config.lone || core->config.signal_bytes == 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        bytes += worker_operand_bytes_shown(&launch->operands[i]);
+    }
+    return bytes >= core->config.signal_bytes && behind_others(core, launch);
+}
+
+static bool heavy_ahead(const struct worker_core *core, uint32_t stream)
+{
+    return core->streams[stream].heavy > worker_stream_word(core, stream);
+}
+
+/* If those with such work in them are enough, the one that got some the longest ago: so they take turns. */
+static uint32_t least_heavy(const struct worker_core *core, struct lane lane)
+{
+    uint32_t best = lane.first, count = 0;
+
+    for (uint32_t i = lane.first; i < lane.end; i++) {
+        if (heavy_ahead(core, i) &&
+            (count++ == 0 || core->streams[i].heavy < core->streams[best].heavy)) {
+            best = i;
+        }
+    }
+    return count >= HEAVY_STREAMS ? best : least_loaded(core, lane);
+}
+
+static uint32_t less_loaded_of_two(const struct worker_core *core, uint32_t a, uint32_t b)
+{
+    return load_of(&core->streams[b]) < load_of(&core->streams[a]) ? b : a;
 }
 
 /* What waits for something in there may never go on (A SIGNAL BEFORE WHAT MAY BE ENDED). */
@@ -231,7 +286,8 @@ bool worker_streams_quiet(const struct worker_core *core)
     return true;
 }
 
-static uint32_t choose(struct worker_core *core, const struct worker_launch *launch)
+static uint32_t choose(struct worker_core *core, const struct worker_launch *launch,
+                       bool *out_heavy)
 {
     uint64_t named   = core->timeline->ring[launch->seq % STORE_RING];
     struct lane lane = lane_of(core, launch);
@@ -267,16 +323,19 @@ static uint32_t choose(struct worker_core *core, const struct worker_launch *lau
         !store_timeline_done(core->timeline, worker_graph_last(launch->graph))) {
         return stream_of_seq(core, worker_graph_last(launch->graph));
     }
+    *out_heavy = is_heavy(core, launch);
     if (follow_one(core, launch, lane, &stream)) {
         return stream;
     }
-    return launch->without_work ? any_idle(core, lane) : least_loaded(core, lane);
+    return launch->without_work ? any_idle(core, lane)
+           : *out_heavy         ? least_heavy(core, lane)
+                                : least_loaded(core, lane);
 }
 
 uint32_t worker_stream_choose(struct worker_core *core, struct worker_launch *launch)
 {
     if (!launch->stream_chosen) {
-        launch->stream        = choose(core, launch);
+        launch->stream        = choose(core, launch, &launch->heavy);
         launch->stream_chosen = true;
     }
     return launch->stream;

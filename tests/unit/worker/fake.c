@@ -671,7 +671,7 @@ static void core_start(struct fake *fake)
         .user              = fake,
         .host_device       = FAKE_US,
         .host_device_count = FAKE_DEVICES,
-        .run_streams       = FAKE_RUN_STREAMS,
+        .run_streams       = fake->run_streams,
         .urgent_streams    = 1,
         .low_streams       = 1,
         .signal_bytes      = fake->signal_bytes,
@@ -690,12 +690,14 @@ static void core_start(struct fake *fake)
     ASSERT_OK(worker_core_create(&config, &fake->core));
 }
 
-static struct fake *create(bool lone, uint64_t signal_bytes, uint64_t mark_bytes)
+static struct fake *create(bool lone, uint32_t run_streams, uint64_t signal_bytes,
+                           uint64_t mark_bytes)
 {
     struct fake *fake = PL_NEW(struct fake);
 
     ASSERT_NOT_NULL(fake);
     fake->lone         = lone;
+    fake->run_streams  = run_streams;
     fake->signal_bytes = signal_bytes;
     fake->mark_bytes   = mark_bytes;
     pl_str_init(&fake->calls);
@@ -725,22 +727,27 @@ static struct fake *create(bool lone, uint64_t signal_bytes, uint64_t mark_bytes
 
 struct fake *fake_create(void)
 {
-    return create(false, FAKE_SIGNAL_BYTES, 0);
+    return create(false, FAKE_RUN_STREAMS, FAKE_SIGNAL_BYTES, 0);
+}
+
+struct fake *fake_create_wide(uint32_t run_streams)
+{
+    return create(false, run_streams, FAKE_SIGNAL_BYTES, 0);
 }
 
 struct fake *fake_create_lone(void)
 {
-    return create(true, FAKE_SIGNAL_BYTES, 0);
+    return create(true, FAKE_RUN_STREAMS, FAKE_SIGNAL_BYTES, 0);
 }
 
 struct fake *fake_create_marking(void)
 {
-    return create(false, FAKE_SIGNAL_BYTES, FAKE_MARK_BYTES);
+    return create(false, FAKE_RUN_STREAMS, FAKE_SIGNAL_BYTES, FAKE_MARK_BYTES);
 }
 
 struct fake *fake_create_small(void)
 {
-    struct fake *fake = create(false, 0, 0);
+    struct fake *fake = create(false, FAKE_RUN_STREAMS, 0, 0);
 
     fake->grow_bytes            = FAKE_CHUNK;
     fake->tables[FAKE_US]->kind = 2; /* a GPU */

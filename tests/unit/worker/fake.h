@@ -34,6 +34,7 @@ struct fake {
     uint64_t signal_bytes;
     uint64_t mark_bytes;
     bool lone;
+    uint32_t run_streams;
     bool flushes;     /* flushes of streams are written down */
     bool stirs;       /* so is that the device is about to get work */
     bool words_cheap; /* from the next restart on */
@@ -78,6 +79,7 @@ struct fake {
 };
 
 struct fake *fake_create(void);
+struct fake *fake_create_wide(uint32_t run_streams);
 struct fake *fake_create_lone(void); /* nobody but the host watches our words */
 struct fake *
 fake_create_marking(void); /* copies of FAKE_MARK_BYTES have marks behind them */

@@ -648,6 +648,112 @@ TEST(large_launches_are_signalled_within_a_batch)
     fake_destroy(fake);
 }
 
+enum { HEAVY = FAKE_SIGNAL_BYTES / 4, SPREAD = 6 };
+
+/* A large launch, which waits for another device or not, and sees so much of its array. */
+static uint32_t large(struct fake *fake, uint64_t seq, bool waits, int64_t seen)
+{
+    struct fake_launch launch;
+    Plasmon__V1__Operand *operand;
+
+    fake_launch_init(&launch, seq, RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    operand          = fake_launch_fresh(&launch, (uint32_t)seq, HEAVY);
+    operand->n_view  = 3;
+    operand->view[0] = 0;
+    operand->view[1] = seen;
+    operand->view[2] = 1;
+    if (waits) {
+        fake_launch_after(&launch, FAKE_BASE, 1);
+    }
+    ASSERT_OK(fake_send(fake, &launch));
+    return store_ring_stream(fake->timelines[FAKE_US]->ring[seq]);
+}
+
+/* Streams that six of these and then twelve small ones take, a bit each. */
+static void spread(struct fake *fake, bool waits, int64_t seen, uint32_t *out_large,
+                   uint32_t *out_small)
+{
+    *out_large = *out_small = 0;
+    fake_peer_publish(fake, 0, 1, 0);
+    for (uint64_t seq = 1; seq <= SPREAD; seq++) {
+        *out_large |= 1u << large(fake, seq, waits, seen);
+    }
+    for (uint64_t seq = SPREAD + 1; seq <= 3 * SPREAD; seq++) {
+        fake_fill(fake, seq, (uint32_t)seq, 4);
+        *out_small |= 1u << store_ring_stream(fake->timelines[FAKE_US]->ring[seq]);
+    }
+}
+
+TEST(large_launches_that_wait_for_other_devices_take_turns_in_two_streams)
+{
+    struct fake *fake = fake_create_wide(4);
+    uint32_t taken, small, first = 0, second = 0;
+
+    spread(fake, true, HEAVY, &taken, &small);
+    ASSERT_EQ(__builtin_popcount(taken), 2);
+    ASSERT_EQ(small, 0xfu);
+    for (uint64_t seq = 1; seq <= SPREAD; seq++) {
+        uint32_t stream = store_ring_stream(fake->timelines[FAKE_US]->ring[seq]);
+
+        if (seq <= 2) {
+            first  = seq == 1 ? stream : first;
+            second = stream;
+        }
+        ASSERT_EQ(stream, seq % 2 == 1 ? first : second);
+    }
+    fake_destroy(fake);
+}
+
+TEST(large_launches_that_wait_for_nobody_take_all_streams)
+{
+    struct fake *fake = fake_create_wide(4);
+    uint32_t taken, small;
+
+    spread(fake, false, HEAVY, &taken, &small);
+    ASSERT_EQ(taken, 0xfu);
+    ASSERT_EQ(small, 0xfu);
+    fake_destroy(fake);
+}
+
+/* Who works at the edge of a large array is not behind who works at all of it. */
+TEST(it_is_what_a_launch_sees_of_an_array_that_makes_it_large)
+{
+    struct fake *fake = fake_create_wide(4);
+    uint32_t taken, small;
+
+    spread(fake, true, 4, &taken, &small);
+    ASSERT_EQ(taken, 0xfu);
+    fake_destroy(fake);
+}
+
+/* What waits on this device for such a one waits, too: its products for the vector that is being brought. */
+TEST(large_launches_behind_what_waits_for_other_devices_take_turns_in_two_streams)
+{
+    struct fake *fake = fake_create_wide(4);
+    struct fake_launch launch;
+    uint32_t taken = 0;
+
+    fake_peer_publish(fake, 0, 1, 0);
+    fake_launch_init(&launch, 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    fake_launch_fresh(&launch, 1, 4);
+    fake_launch_piece(&launch, FAKE_BASE, 1, 4);
+    fake_launch_after(&launch, FAKE_BASE, 1);
+    ASSERT_OK(fake_send(fake, &launch));
+    for (uint64_t seq = 2; seq <= 7; seq++) {
+        fake_launch_init(&launch, seq, RUN);
+        fake_launch_function(&launch, "fill");
+        fake_launch_scalar(&launch, 1.0);
+        fake_launch_fresh(&launch, (uint32_t)seq, HEAVY);
+        fake_launch_after(&launch, FAKE_BASE + FAKE_US, 1);
+        ASSERT_OK(fake_send(fake, &launch));
+        taken |= 1u << store_ring_stream(fake->timelines[FAKE_US]->ring[seq]);
+    }
+    ASSERT_EQ(__builtin_popcount(taken), 2);
+    fake_destroy(fake);
+}
+
 TEST(however_many_branches_there_are_only_the_pool_is_used)
 {
     struct fake *fake = fake_create();
