@@ -164,8 +164,9 @@ static const struct doctor_cause causes[] = {
     [PLASMON__V1__WAIT_WHY__WAIT_POINT] = {"point", "waits for another launch", ""},
     [PLASMON__V1__WAIT_WHY__WAIT_HALF] =
         {"transfer", "moves bytes",
-         "the other side has not come to its half, or the network is slow: `plasmon "
-         "transfers` shows rates and stalls; what is stuck is ended and goes another way"},
+         "the other side has not come to its half, cannot be reached, or the network is "
+         "slow: `plasmon transfers` shows rates and stalls, the logs of the stores why; "
+         "what is stuck is ended and goes another way"},
     [PLASMON__V1__WAIT_WHY__WAIT_PUBLISH] = {"publish",
                                              "waits for another device to come to a launch",
                                              ""},

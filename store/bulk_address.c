@@ -50,10 +50,36 @@ static bool is_loopback(const char *address)
     return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
 }
 
-const char *store_bulk_address(const char *option, const char *head, char *out)
+/* Towards the first head of the list that is on a network. false: none is. */
+static bool address_towards_head(const char *heads, char *out)
 {
     char host[256];
-    const char *colon = strrchr(head, ':');
+
+    for (const char *at = heads; at != NULL; at = strchr(at, ',')) {
+        size_t length;
+
+        at += *at == ',';
+        length = strcspn(at, ",");
+        while (length > 0 && at[length - 1] != ':') {
+            length--;
+        }
+        if (length < 2 || length > sizeof(host)) {
+            continue;
+        }
+        (void)snprintf(host, sizeof(host), "%.*s", (int)length - 1, at);
+        if (host[0] == '[' && strlen(host) > 2) {
+            host[strlen(host) - 1] = '\0';
+            memmove(host, host + 1, strlen(host));
+        }
+        if (address_towards(host, out) && !is_loopback(out)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *store_bulk_address(const char *option, const char *head, char *out)
+{
 
     if (option != NULL && strcmp(option, "auto") != 0 && strcmp(option, "default") != 0) {
         return option;
@@ -61,16 +87,7 @@ const char *store_bulk_address(const char *option, const char *head, char *out)
     if (option != NULL && strcmp(option, "default") == 0) {
         return address_towards(ELSEWHERE, out) && !is_loopback(out) ? out : "none";
     }
-    if (strncmp(head, "unix:", 5) == 0 || colon == NULL ||
-        (size_t)(colon - head) >= sizeof(host)) {
-        return "none";
-    }
-    (void)snprintf(host, sizeof(host), "%.*s", (int)(colon - head), head);
-    if (host[0] == '[' && strlen(host) > 2) {
-        host[strlen(host) - 1] = '\0';
-        memmove(host, host + 1, strlen(host));
-    }
-    return address_towards(host, out) && !is_loopback(out) ? out : "none";
+    return strncmp(head, "unix:", 5) != 0 && address_towards_head(head, out) ? out : "none";
 }
 
 plasmon_status_t store_bulk_check_ports(const struct store_options *options,
@@ -139,6 +156,16 @@ plasmon_status_t store_bulk_check(const struct store_options *options, struct pl
 
     if (status == PLASMON_OK && is_given(options->bulk_address)) {
         status = check_own(options->bulk_address, err);
+    }
+    if (status == PLASMON_OK && is_given(options->bulk_address) &&
+        is_loopback(options->bulk_address) && !options->embedded &&
+        strcmp(store_bulk_address(NULL, options->head, room), "none") != 0) {
+        status = pl_err_set(err, PLASMON_EINVAL,
+                            "--bulk-address %s is of this machine alone, and the head is "
+                            "reached from %s: others could send nothing here; give an "
+                            "address of a network, or none if no object has to come or "
+                            "leave",
+                            options->bulk_address, room);
     }
     if (status != PLASMON_OK) {
         return status;

@@ -10,7 +10,7 @@
 
 /*
  * option: "auto" or NULL: the address from which the head is reached, when that is over a network; "default": that of the default
- * route; "none"; or a numeric address. head: "host:port" or "unix:/path".
+ * route; "none"; or a numeric address. head: "host:port", several of them with commas between, or "unix:/path".
  * Returns option, "none", or out (STORE_BULK_ADDRESS_BYTES).
  */
 const char *store_bulk_address(const char *option, const char *head, char *out);

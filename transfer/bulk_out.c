@@ -60,6 +60,7 @@ struct sender {
     bool relay_next;      /* at the next attempt */
     bool relayed;         /* this connection is */
     uint64_t relay_until_ns; /* until then the way through a relay is the first choice */
+    bool late;               /* who cannot be reached was told of, and is a stall */
 };
 
 /* ------------------------------------------------------------------------------------------------ items */
@@ -180,25 +181,46 @@ static plasmon_status_t connect_once(struct sender *sender, struct pl_err *err)
     return status;
 }
 
+/* Nobody owes an answer who was never reached: the deadline is that of no bytes. Told once, where people look. */
+static void unreached(struct sender *sender, plasmon_status_t status, const char *why)
+{
+    uint64_t since_ns = pl_now_ns() - sender->down_ns;
+
+    if (sender->late || since_ns <= bulk_deadline_ns(0, sender->rate)) {
+        return;
+    }
+    sender->late = true;
+    pl_warn("bulk",
+            "device %u has not been reached for %llu ms: %s; does a firewall let machines "
+            "through to --bulk-address and --bulk-ports of its store? Trying again",
+            sender->out->peer, (unsigned long long)(since_ns / 1000000), why);
+    pl_mutex_lock(&sender->out->lock);
+    sender->out->stats.stalls += status != PLASMON_ETIMEDOUT; /* those are counted */
+    pl_mutex_unlock(&sender->out->lock);
+}
+
 /* After a failure, longer each time. */
 static void connect_again(struct sender *sender)
 {
     struct pollfd stop = {.fd = sender->link.stop_fd, .events = POLLIN};
     struct pl_err err  = {.status = PLASMON_OK};
     plasmon_status_t status;
+    const char *why;
 
     sender->heard_ns = pl_now_ns();
     sender->down_ns  = sender->down_ns == 0 ? sender->heard_ns : sender->down_ns;
     status           = connect_once(sender, &err);
     if (status == PLASMON_OK) {
         sender->retry_ms = 0;
+        sender->late     = false;
         sender->heard_ns = pl_now_ns();
         return;
     }
+    why = err.text[0] != '\0' ? err.text : pl_status_text(status);
     if (sender->retry_ms == 0 || sender->retry_ms >= BULK_RETRY_MAX_MS) {
-        pl_info("bulk", "device %u cannot be reached: %s", sender->out->peer,
-                err.text[0] != '\0' ? err.text : pl_status_text(status));
+        pl_info("bulk", "device %u cannot be reached: %s", sender->out->peer, why);
     }
+    unreached(sender, status, why);
     disconnect(sender, status);
     sender->retry_ms = (uint32_t)pl_min_u64(
         pl_max_u64(sender->retry_ms * 2ull, BULK_RETRY_MIN_MS), BULK_RETRY_MAX_MS);
@@ -223,6 +245,7 @@ static bool news_taken(struct sender *sender)
         disconnect(sender, PLASMON_OK);
         sender->retry_ms       = 0;
         sender->down_ns        = 0;
+        sender->late           = false;
         sender->relay_next     = false;
         sender->relay_until_ns = 0;
     }

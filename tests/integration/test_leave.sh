@@ -22,7 +22,8 @@ wait_log() { # wait_log NAME TEXT
 }
 until [ -S "$dir/redis.sock" ]; do sleep 0.05; done
 start_head head
-for i in 1 2 3; do start_store $i; store[i]=${pids[-1]}; done
+# The second head that is named is never there.
+for i in 1 2 3; do start_store $i --head 10.97.0.1:7070,10.97.0.2:7070; store[i]=${pids[-1]}; done
 mkfifo "$dir/go"
 drain() { in_host1 "$bin/plasmon" drain "$@"; }
 begin() { # begin DEVICES NODE: until its objects are there
