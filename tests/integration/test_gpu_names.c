@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,6 +305,93 @@ TEST(doctor_says_which_worker_and_which_pinned_memory_is_far_from_its_gpu)
         ASSERT_CONTAINS(said, "100 % of its pinned memory is not");
     }
     free(said);
+    ASSERT_EQ(STARTED_RUN(NULL, 0, "/bin/rm", "-r", root), 0);
+    finish(client);
+}
+
+/* What the file of that name in a process's folder of /proc says, or the line of it that has both texts; "": nothing. */
+static void proc_line(pid_t pid, const char *name, const char *with, const char *and_with,
+                      char *out, size_t out_bytes)
+{
+    char path[64], line[1024];
+    FILE *file;
+
+    out[0] = '\0';
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    file = fopen(path, "re");
+    while (file != NULL && out[0] == '\0' && fgets(line, sizeof(line), file) != NULL) {
+        if (strstr(line, with) != NULL && strstr(line, and_with) != NULL) {
+            line[strcspn(line, "\n")] = '\0';
+            (void)snprintf(out, out_bytes, "%s", line);
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+}
+
+static void expect_processor(struct plasmon_client *client, int device, int processor)
+{
+    char line[256], wanted[64];
+
+    (void)snprintf(wanted, sizeof(wanted), "Cpus_allowed_list:\t%d", processor);
+    proc_line(cluster_worker(client, device), "status", "Cpus_allowed_list:", "", line,
+              sizeof(line));
+    ASSERT_STR(line, wanted);
+}
+
+/* Each GPU is said to be at a node of one processor, the first and the last of ours. */
+TEST(a_worker_runs_on_the_processors_of_its_gpus_node)
+{
+    struct plasmon_client *client;
+    int first = -1, last = -1;
+    char root[256], cpus[16];
+    cpu_set_t ours;
+
+    ASSERT_EQ(sched_getaffinity(0, sizeof(ours), &ours), 0);
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        first = first < 0 && CPU_ISSET((size_t)i, &ours) ? i : first;
+        last  = CPU_ISSET((size_t)i, &ours) ? i : last;
+    }
+    if (first == last) {
+        test_skip("there is one processor");
+    }
+    machine(NULL, "", false);
+    (void)snprintf(root, sizeof(root), "%s/sysfs", cluster_folder());
+    sysfs_put(root, "devices/system/node/online", "0,57\n");
+    (void)snprintf(cpus, sizeof(cpus), "%d\n", first);
+    sysfs_put(root, "devices/system/node/node0/cpulist", cpus);
+    (void)snprintf(cpus, sizeof(cpus), "%d\n", last);
+    sysfs_put(root, "devices/system/node/node57/cpulist", cpus);
+    sysfs_put(root, "bus/pci/devices/ffff:00:00.0/numa_node", "0\n");
+    sysfs_put(root, "bus/pci/devices/ffff:01:00.0/numa_node", "57\n");
+    ASSERT_EQ(setenv("PLASMON_SYSFS", root, 1), 0);
+    client = start("2");
+    expect_processor(client, 0, first);
+    expect_processor(client, 1, last);
+    ASSERT_EQ(STARTED_RUN(NULL, 0, "/bin/rm", "-r", root), 0);
+    finish(client);
+}
+
+/* Its node has no processor of ours: so the worker as a whole is not bound, and what has that node's policy is memory that it was said of. */
+TEST(pinned_memory_is_wanted_from_its_gpus_node)
+{
+    struct plasmon_client *client;
+    char root[256], line[1024];
+
+    if (access("/proc/self/numa_maps", R_OK) != 0 || !pages_are_told()) {
+        test_skip("nobody says where pages are here");
+    }
+    machine(NULL, "", false);
+    (void)snprintf(root, sizeof(root), "%s/sysfs", cluster_folder());
+    sysfs_put(root, "devices/system/node/online", "0\n");
+    sysfs_put(root, "devices/system/node/node0/cpulist", "1022-1023\n");
+    sysfs_put(root, "bus/pci/devices/ffff:00:00.0/numa_node", "0\n");
+    ASSERT_EQ(setenv("PLASMON_SYSFS", root, 1), 0);
+    client = start("1");
+    proc_line(cluster_worker(client, 0), "numa_maps", " prefer", "memfd:", line,
+              sizeof(line));
+    ASSERT_CONTAINS(line, ":0 ");
     ASSERT_EQ(STARTED_RUN(NULL, 0, "/bin/rm", "-r", root), 0);
     finish(client);
 }

@@ -234,6 +234,26 @@ TEST(the_second_device_of_a_host_is_a_link_of_the_chain)
     end();
 }
 
+/* Also where the device that has it there has more to do, and is still receiving it. */
+TEST(a_copy_on_the_same_host_is_the_source_of_any_size)
+{
+    static const uint64_t rows[] = {1, 64, 640};
+
+    for (unsigned i = 0; i < 3; i++) {
+        begin_hosts(2, 2, 1 << 20);
+        submit(1, 0, rows[i], 0);
+        submit(2, 2, 0, 101);
+        for (uint64_t id = 3; id < 9; id++) {
+            submit(id, 2, 2, 0);
+        }
+        submit(9, 3, 0, 101);
+        ASSERT_EQ(sends_of(0), 1);
+        ASSERT_EQ(task_of(3, 1)->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+        ASSERT_EQ(source_of(task_of(3, 1))->buffer->device->index, 2);
+        end();
+    }
+}
+
 TEST(between_hosts_an_object_of_middling_size_goes_as_a_tree)
 {
     enum { HOSTS = 8 };
