@@ -73,6 +73,9 @@ void plot_bar(struct pl_str *out, const struct plot_scale *scale, double x, doub
     if (missed) {
         plot_box(out, x, scale->base - height, width - 2, 4, PLOT_RED);
     }
+    if (speed > scale->most) {
+        plot_box(out, x, scale->base - height + 24, width - 2, 3, "#fff");
+    }
     (void)snprintf(text, sizeof(text), speed < 0.095 ? "%.3f" : "%.2f", speed);
     (void)snprintf(more, sizeof(more),
                    "text-anchor=\"middle\" font-size=\"%.1f\" fill=\"%s\"",
@@ -252,8 +255,10 @@ static void put_head(struct pl_str *out, const struct graphs_table *table)
         x = plot_legend(out, x, 84, PLOT_TARGET, "target: bars end here or above");
         x = plot_legend(out, x, 84, PLOT_RED, "missed");
     }
-    plot_text(out, PLOT_LEFT, 104, "font-size=\"12\" fill=\"#666\"",
-              "Taller is faster. Below each graph: the time of a run by hand.");
+    plot_text(
+        out, PLOT_LEFT, 104, "font-size=\"12\" fill=\"#666\"",
+        "Taller is faster; a bar with a gap is cut. Below each graph: the time of a run "
+        "by hand.");
 }
 
 bool graphs_table_write_plot(const struct graphs_table *table, const char *path)

@@ -25,7 +25,7 @@ void plot_line(struct pl_str *out, double x1, double y1, double x2, double y2,
 struct plot_scale {
     double left, width, base; /* base: y of 0 */
     double pixels;            /* of a speed of 1 */
-    double most;              /* taller bars are cut */
+    double most;              /* taller bars are cut, and have a gap */
 };
 /* The line, the floor, and the range from `least`, which is a target, to 1; 0: no target. */
 void plot_ground(struct pl_str *out, const struct plot_scale *scale, double least);

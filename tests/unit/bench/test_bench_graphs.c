@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "bench/graphs/bare.h"
 #include "bench/graphs/nvrtc.h"
+#include "bench/graphs/table_plot.h"
 #include "tests/harness/test.h"
 
 /* The first six have hand-written streams; the others are for several devices. */
@@ -265,6 +266,21 @@ TEST(a_large_array_is_sampled_over_all_of_it)
     ASSERT_EQ(graphs_sample(40000000) % 2,
               1); /* rows of a picture are even: no column alone */
     ASSERT_TRUE(graphs_sample(40000000) > 1);
+}
+
+TEST(a_bar_that_is_cut_has_a_gap_and_no_other_has)
+{
+    const struct plot_scale scale = {.base = 200, .pixels = 100, .most = 1.5};
+
+    for (int i = 0; i < 3; i++) {
+        const double speed[] = {0.5, 1.5, 1.52};
+        struct pl_str out;
+
+        pl_str_init(&out);
+        plot_bar(&out, &scale, 0, 20, speed[i], "#123456", false);
+        ASSERT_EQ(strstr(pl_str_text(&out), "fill=\"#fff\"/>") != NULL, i == 2);
+        pl_str_finish(&out);
+    }
 }
 
 TEST(the_cuda_texts_compile)
