@@ -288,7 +288,14 @@ static plasmon_status_t image_take(nvrtc_program_t program, bool ptx,
     int result =
         ptx ? nvrtc.ptx_bytes(program, &bytes) : nvrtc.cubin_bytes(program, &bytes);
 
-    code->image = result == 0 && bytes > 0 ? pl_alloc(bytes + 1) : NULL;
+    if (result == 0 && bytes == 0) {
+        return pl_err_set(
+            err, PLASMON_ECOMPILE,
+            "%s: NVRTC makes no machine code with these options: -dlto and the "
+            "like make something else",
+            code->signature->function.name);
+    }
+    code->image = result == 0 ? pl_alloc(bytes + 1) : NULL;
     if (code->image == NULL) {
         return pl_err_set(err, result == 0 ? PLASMON_ENOMEM : PLASMON_EINTERNAL,
                           "NVRTC gives no code: %s", nvrtc.error_string(result));
@@ -370,6 +377,14 @@ static plasmon_status_t program_compile(nvrtc_program_t program, struct kernel_c
     }
     if (result != 0) {
         log_take(program, log);
+        if (strstr(pl_str_text(log), "__nv_name_map") !=
+            NULL) { /* NVRTC's word for add_name() */
+            return pl_err_set(
+                err, PLASMON_ECOMPILE,
+                "%s: the text has no __global__ function %s, or several: write "
+                "one (no template), or name another by options.entry",
+                definition->name, entry);
+        }
         return pl_err_set(err, PLASMON_ECOMPILE, "%s: NVRTC %d.%d refused it: %s",
                           definition->name, nvrtc.major, nvrtc.minor,
                           nvrtc.error_string(result));

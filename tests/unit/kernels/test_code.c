@@ -343,7 +343,14 @@ TEST(cuda_errors_come_with_the_log)
     kernel_code_destroy(compiled(&open_policy, saxpy, "")); /* skips where there is none */
     refused(&hopper, &open_policy, &definition, PLASMON_ECOMPILE, "bad: NVRTC", "bad(3)");
     unnamed.cuda_text = "extern \"C\" __global__ void other() {}";
-    refused(&hopper, &open_policy, &unnamed, PLASMON_ECOMPILE, "bad", "");
+    refused(&hopper, &open_policy, &unnamed, PLASMON_ECOMPILE,
+            "bad: the text has no __global__ function bad, or several", "");
+    unnamed.cuda_text = "template <class T> __global__ void bad(const T *x) {}";
+    refused(&hopper, &open_policy, &unnamed, PLASMON_ECOMPILE, "by options.entry", "");
+    unnamed.cuda_text = "__global__ void bad(const float *x) {}";
+    unnamed.options   = "-dlto";
+    refused(&hopper, &open_policy, &unnamed, PLASMON_ECOMPILE,
+            "bad: NVRTC makes no machine code with these options", "");
     unnamed.cuda_text = saxpy;
     unnamed.options   = "--no-such-option";
     refused(&hopper, &open_policy, &unnamed, PLASMON_ECOMPILE, "bad", "");
