@@ -5,8 +5,10 @@
  * failed with EGRAPH until a launch writes them. The graph holds a handle of every array that the recording names, so those live as
  * long as the graph; when the recording ends, an array made inside whose only handle is the graph's is a temporary.
  *
- * What a recording writes is kept as a list of boxes for each array; an array with more than WRITES_MAX of them counts as written in
- * their hull, which may say "pending" for longer and never for shorter.
+ * What a recording writes is kept as a list of boxes for each array; boxes that make one together are one. An array with more than WRITES_MAX of them counts as
+ * written in their hull, which may say "pending" for longer and never for shorter; but a failure from before a launch is not forgotten then.
+ *
+ * An OUT argument overwrites its box, also where a call before it reads what was there: if that failed the launch fails as a whole, and with it what it writes.
  */
 #include "client/graph.h"
 
@@ -17,7 +19,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
-#define WRITES_MAX 16u
+#define WRITES_MAX 64u
 
 /* ------------------------------------------------------------------------------------------------ life */
 
@@ -222,6 +224,38 @@ static void writes_join(struct pl_vec *writes)
     *(struct graph_write *)pl_vec_push(writes) = joined; /* its memory is there */
 }
 
+/* Are all of the two together a box? Then that is *io_box. */
+static bool box_unite(struct pl_box *io_box, const struct pl_box *other)
+{
+    struct pl_box joined = box_join(io_box, other);
+
+    if (pl_box_elements(&joined) !=
+        pl_box_elements(io_box) + pl_box_elements(other) - pl_box_common(io_box, other)) {
+        return false;
+    }
+    *io_box = joined;
+    return true;
+}
+
+/* Parts that are written side by side become one, as they come. */
+static void write_unite(struct pl_vec *writes, struct graph_write *io_write)
+{
+    bool again = !io_write->whole;
+
+    while (again) {
+        again = false;
+        for (size_t i = writes->count; i-- > 0 && !again;) {
+            const struct graph_write *old = pl_vec_at(writes, i);
+
+            if (!old->whole && old->effect == io_write->effect &&
+                box_unite(&io_write->box, &old->box)) {
+                pl_vec_remove_unordered(writes, i);
+                again = true;
+            }
+        }
+    }
+}
+
 static plasmon_status_t root_writes(struct graph_root *root, const struct submit_arg *arg,
                                     enum write_effect effect)
 {
@@ -230,9 +264,6 @@ static plasmon_status_t root_writes(struct graph_root *root, const struct submit
 
     if (!arg->whole) {
         write.box = arg->hull;
-    }
-    if (effect == WRITE_OVERWRITES && root->read) {
-        write.effect = WRITE_UPDATES; /* what was there decided what is written */
     }
     for (size_t i = 0; i < root->writes.count; i++) {
         if (write_covers(pl_vec_at(&root->writes, i), &write)) {
@@ -246,6 +277,7 @@ static plasmon_status_t root_writes(struct graph_root *root, const struct submit
             pl_vec_remove_unordered(&root->writes, i);
         }
     }
+    write_unite(&root->writes, &write);
     place = pl_vec_push(&root->writes);
     if (place == NULL) {
         return PLASMON_ENOMEM;
@@ -280,7 +312,6 @@ static plasmon_status_t arg_note(struct plasmon_graph *graph, struct submit *sub
     if (status == PLASMON_OK && submit_writes(arg->mode)) {
         status = root_writes(known, at, effect);
     }
-    known->read |= arg->mode == PLASMON_IN || effect == WRITE_UPDATES;
     return status;
 }
 

@@ -22,7 +22,6 @@ struct graph_root {
     struct root *root;
     struct plasmon_ref *hold; /* NULL: a temporary, let go */
     bool inside;              /* made in the recording */
-    bool read;                /* its content before the launch, or some of it */
     struct pl_vec writes;     /* struct graph_write */
 };
 

@@ -397,6 +397,68 @@ TEST(a_function_that_refuses_its_data_fails_its_launch_and_no_other)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
+static struct plasmon_ref *part_of(struct plasmon_client *client, struct plasmon_ref *ref,
+                                   int64_t start, int64_t count)
+{
+    struct plasmon_ref *view;
+
+    CLUSTER_OK(plasmon_view(client, ref, &start, &count, NULL, &view));
+    return view;
+}
+
+static void fill_part(struct plasmon_client *client, struct plasmon_ref *part, double value)
+{
+    struct plasmon_arg arg  = {.mode = PLASMON_OUT, .ref = part};
+    plasmon_scalar_t scalar = {.f = value};
+
+    submit(client, "fill", &arg, 1, &scalar, 1, PLASMON_ANYWHERE, NULL, NULL);
+}
+
+/* As when the calls are submitted: what failed before does not speak for what was written since. */
+TEST(parts_that_had_failed_are_well_when_a_launch_has_overwritten_them)
+{
+    enum { PARTS = 100, LONG = COUNT / PARTS };
+    struct plasmon_client *client = cluster_start(2);
+    struct plasmon_ref *x         = cluster_put(client, COUNT, 0, 0);
+    struct plasmon_ref *part[PARTS], *read;
+    struct plasmon_arg out        = {.mode = PLASMON_OUT};
+    struct plasmon_arg negative[] = {{.mode = PLASMON_OUT}, {.mode = PLASMON_IN}};
+    plasmon_scalar_t code         = {.i = 7};
+    float got[COUNT];
+
+    for (int i = 0; i < PARTS; i++) {
+        part[i] = part_of(client, x, i * LONG, LONG);
+    }
+    for (int round = 0; round < 2; round++) {
+        struct plasmon_graph *graph;
+
+        out.ref = part[round == 0 ? 3 : PARTS / 2];
+        submit(client, "test_fail", &out, 1, &code, 1, PLASMON_ANYWHERE, NULL, NULL);
+        ASSERT_STATUS(plasmon_get(client, x, got, sizeof(got), CLUSTER_WAIT_MS),
+                      PLASMON_EFUNCTION);
+        CLUSTER_OK(plasmon_graph_begin(client, &graph));
+        if (round == 0) { /* another part is read before */
+            negative[1].ref = part[5];
+            submit(client, "negative", negative, 2, NULL, 0, PLASMON_ANYWHERE, NULL, &read);
+            fill_part(client, part[3], 1);
+        } else { /* many, in any order */
+            for (int i = 0; i < PARTS; i++) {
+                fill_part(client, part[i * 7 % PARTS], 1);
+            }
+        }
+        CLUSTER_OK(plasmon_graph_end(client, graph));
+        launch(client, graph);
+        CLUSTER_OK(plasmon_get(client, x, got, sizeof(got), CLUSTER_WAIT_MS));
+        for (int i = 0; i < COUNT; i++) {
+            float want = round > 0 || i / LONG == 3 ? 1 : (float)i;
+
+            ASSERT_EQ(memcmp(&got[i], &want, sizeof(want)), 0);
+        }
+        CLUSTER_OK(plasmon_graph_release(client, graph));
+    }
+    plasmon_finish(client);
+}
+
 /* ------------------------------------------------------------------------------------------------ refusals */
 
 TEST(what_does_not_fit_the_recording_is_refused_at_the_call)
