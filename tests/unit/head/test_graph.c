@@ -1358,6 +1358,35 @@ TEST(a_checkpoint_of_graphs_with_any_bit_changed_is_taken_or_refused)
     world_end(&world);
 }
 
+/* The library looks for it, too; a client that is none of ours may not. There would be no edge between the two. */
+TEST(a_launch_on_one_array_for_two_of_which_one_is_written_is_refused)
+{
+    Plasmon__V1__GraphBinding bind = PLASMON__V1__GRAPH_BINDING__INIT, *list[] = {&bind};
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+    struct world world     = world_make();
+
+    out(&world, 0, 0, 1, 0);
+    out(&world, 0, 0, 2, 0);
+    out(&world, 0, 0, 3, 0);
+    update(&world, 7, 0, 2, 1);
+    end(&world, 7, 0);
+    forget_told();
+    task.kind     = PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH;
+    task.graph    = 7;
+    task.n_bind   = 1;
+    task.bind     = list;
+    bind.recorded = 1;
+    bind.ref      = 2;
+    send(&world, &task);
+    ASSERT_EQ(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH), 0);
+    ASSERT_EQ(failures, 1);
+    ASSERT_EQ(failure_status, PLASMON_EGRAPH);
+    launch(&world, 7); /* what it was to write has failed */
+    ASSERT_EQ(failures, 2);
+    ASSERT_EQ(failure_status, PLASMON_EDEPENDENCY);
+    world_end(&world);
+}
+
 TEST(a_recording_with_a_wrong_call_refuses_every_launch_and_says_why)
 {
     struct world world = world_make();
