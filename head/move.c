@@ -105,7 +105,7 @@ static bool buffer_serves(struct head_array *array, const struct pl_box *box,
 /* Whatever serves must serve the first fragment that meets the box: its instances are the candidates. */
 static struct head_tile *first_tile(struct head_array *array, const struct pl_box *box)
 {
-    const struct head_fragment *fragment = head_array_meet(array, box);
+    const struct head_fragment *fragment = head_array_meet_first(array, box);
 
     return fragment != NULL ? fragment->tile : NULL;
 }

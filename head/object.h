@@ -288,6 +288,9 @@ struct head_array *head_array_snapshot(struct head_core *core, struct head_space
  */
 struct head_fragment *head_array_meet(const struct head_array *array,
                                       const struct pl_box *box);
+/* The first of these alone. */
+struct head_fragment *head_array_meet_first(const struct head_array *array,
+                                            const struct pl_box *box);
 /* Each part of it is somewhere, and well. */
 bool head_array_whole(const struct head_array *array);
 struct head_failure *

@@ -21,8 +21,11 @@ static struct pl_box random_box(uint64_t *seed, int64_t longest)
 
 static void expect_meet(const struct head_array *array, const struct pl_box *box)
 {
-    const struct head_fragment *met = head_array_meet(array, box);
+    const struct head_fragment *first = head_array_meet_first(array, box);
+    const struct head_fragment *met   = head_array_meet(array, box);
     struct pl_list *pos;
+
+    ASSERT_TRUE(first == met);
 
     pl_list_for_each(pos, &array->fragments) {
         const struct head_fragment *fragment =
