@@ -73,8 +73,8 @@ struct device_cuda_stream {
     struct device_stream base;
     struct pl_list link;
     CUstream stream;
-    CUstream aside;                  /* where its large copies run (copy.c); NULL: in it. Constant */
-    CUevent join_event;              /* for joins of this stream with others */
+    CUstream aside;     /* where its large copies run (copy.c); NULL: in it. Constant */
+    CUevent join_event; /* for joins of this stream with others */
     struct device_cuda_graph *graph; /* whose branch it is; NULL: of none. Constant */
     CUdeviceptr workspace;           /* cuBLAS's, made when first needed; 0: none */
     struct device_cuda_keep *keep;   /* chain.c; NULL: launches go in at once. Constant */
