@@ -766,6 +766,7 @@ void worker_pair_describe(const struct worker_core *core,
     static const char *const states[] = {"none",  "opening", "open",    "ending",
                                          "ended", "freeing", "closing", "closed"};
     const struct worker_pair_key key  = key_of(launch);
+    const char *comma                 = out->length == 0 ? "" : ", ";
     const struct worker_comm *pair;
 
     if (!worker_launch_is_half(launch) && !worker_launch_is_pairs(launch) &&
@@ -774,9 +775,10 @@ void worker_pair_describe(const struct worker_core *core,
     }
     pair = pl_map_get(&core->comms, name_of(&key));
     if (key.team != 0) {
-        pl_str_append(out, ", with team %u by ", key.team);
+        pl_str_append(out, "%swith team %u by ", comma, key.team);
     } else {
-        pl_str_append(out, ", %s device %u by ", key.receives ? "from" : "to", key.peer);
+        pl_str_append(out, "%s%s device %u by ", comma, key.receives ? "from" : "to",
+                      key.peer);
     }
     if (launch->comm == 0 || pair == NULL) {
         pl_str_append(out, "the host route");

@@ -307,6 +307,25 @@ TEST(second_half_on_a_stream_signals_the_first)
     fake_destroy(fake);
 }
 
+TEST(of_a_half_that_waits_it_is_said_from_whom_and_how)
+{
+    struct fake *fake              = fake_create();
+    Plasmon__V1__WorkerStats stats = PLASMON__V1__WORKER_STATS__INIT;
+    struct wire_arena arena;
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, 1, KIND(RECV));
+    fake_launch_fresh(&launch, 1, 4);
+    launch.message.peer = FAKE_BASE;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_OK(wire_arena_init(&arena, 1 << 20));
+    worker_core_waits(fake->core, &arena, 0, &stats);
+    ASSERT_EQ(stats.n_waits, 1);
+    ASSERT_STR(stats.waits[0]->text, "from device 2 by the host route");
+    wire_arena_finish(&arena);
+    fake_destroy(fake);
+}
+
 TEST(failed_half_still_moves_the_rings_words)
 {
     struct fake *fake = fake_create();
