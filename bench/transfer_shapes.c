@@ -420,7 +420,7 @@ void transfer_show_words(struct transfer *transfer, uint64_t bytes, const double
     } ways[] = {
         {"by hand: with a word each", BENCH_RAW_PEER_WORD, BENCH_RAW_PEER, "one stream"},
         {"by hand: words, two streams", BENCH_RAW_PEER_WORD_TURNS, BENCH_RAW_PEER,
-         "by turns, as a worker does"},
+         "by turns"},
         {"by hand: words beside", BENCH_RAW_PEER_WORD_BESIDE, BENCH_RAW_PEER,
          "written by another stream, behind an event"},
         {"by hand: one copy in two halves", BENCH_RAW_PEER_HALVES, BENCH_RAW_PEER_LATENCY,
