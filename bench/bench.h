@@ -191,6 +191,8 @@ struct bench_status {
     bool driver_counted; /* worker_driver_ns is not part of worker_cpu_ns */
 };
 void bench_must_status(struct bench_cluster *cluster, struct bench_status *out);
+/* There were copies between devices, and all of them went by "peer", "host" or "nccl". */
+bool bench_all_by(const struct bench_status *status, const char *route);
 
 /* ------------------------------------------------------------------------------------------------ echo.c */
 

@@ -159,6 +159,16 @@ static uint64_t find_copies(const char *json, const char *route)
     return at != NULL ? find_number(at, "copies") : 0;
 }
 
+bool bench_all_by(const struct bench_status *status, const char *route)
+{
+    uint64_t all  = status->peer_copies + status->host_copies + status->nccl_copies;
+    uint64_t mine = strcmp(route, "peer") == 0   ? status->peer_copies
+                    : strcmp(route, "host") == 0 ? status->host_copies
+                                                 : status->nccl_copies;
+
+    return mine != 0 && mine == all;
+}
+
 void bench_must_status(struct bench_cluster *cluster, struct bench_status *out)
 {
     char *json;

@@ -260,7 +260,6 @@ static void plan_objects(struct overlap *overlap)
 static void measure_route(struct overlap *overlap, struct bench_cluster_config *config)
 {
     struct bench_status status;
-    uint64_t mine;
 
     bench_say("route %s", overlap->route);
     config->transfer = overlap->route;
@@ -269,10 +268,7 @@ static void measure_route(struct overlap *overlap, struct bench_cluster_config *
     measure_device(overlap, 1);
     measure_device(overlap, 0);
     bench_must_status(&overlap->cluster, &status);
-    mine = strcmp(overlap->route, "peer") == 0   ? status.peer_copies
-           : strcmp(overlap->route, "host") == 0 ? status.host_copies
-                                                 : status.nccl_copies;
-    if (mine == 0 || mine != status.peer_copies + status.host_copies + status.nccl_copies) {
+    if (!bench_all_by(&status, overlap->route)) {
         bench_report_remark(&overlap->report,
                             "route %s: some copies went another way: the figures are not "
                             "of this route alone",

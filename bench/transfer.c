@@ -60,14 +60,9 @@ const struct cli_command bench_transfer = {
 static void check_route(struct transfer *transfer)
 {
     struct bench_status status;
-    uint64_t all, mine;
 
     bench_must_status(&transfer->cluster, &status);
-    all  = status.peer_copies + status.host_copies + status.nccl_copies;
-    mine = strcmp(transfer->route, "peer") == 0   ? status.peer_copies
-           : strcmp(transfer->route, "host") == 0 ? status.host_copies
-                                                  : status.nccl_copies;
-    if (mine == 0 || mine != all) {
+    if (!bench_all_by(&status, transfer->route)) {
         bench_report_remark(
             &transfer->report,
             "route %s: the head counted %llu peer, %llu host and %llu NCCL copies: the "

@@ -873,50 +873,36 @@ bool head_array_whole(const struct head_array *array)
     return true;
 }
 
-struct head_fragment *head_array_meet_first(const struct head_array *array,
-                                            const struct pl_box *box)
+/* Of few fragments, the first that meets the box; failed: of those that have failed, which are asked for that first, for hardly one has. */
+static struct head_fragment *first_of_few(const struct head_array *array,
+                                          const struct pl_box *box, bool failed)
 {
     struct pl_list *pos;
 
-    if (array->spans != NULL) {
-        return meet_in_spans(array, box);
-    }
     pl_list_for_each(pos, &array->fragments) {
         struct head_fragment *fragment =
             pl_container_of(pos, struct head_fragment, array_link);
 
-        if (pl_box_intersects(&fragment->box, box)) {
+        if ((!failed || fragment->tile->failure != NULL) &&
+            pl_box_intersects(&fragment->box, box)) {
             return fragment;
         }
     }
     return NULL;
 }
 
-/* Of few fragments: they are asked for a failure first, for hardly one has any. */
-static struct head_failure *failure_of_few(const struct head_array *array,
-                                           const struct pl_box *box)
+struct head_fragment *head_array_meet_first(const struct head_array *array,
+                                            const struct pl_box *box)
 {
-    struct pl_list *pos;
-
-    pl_list_for_each(pos, &array->fragments) {
-        const struct head_fragment *fragment =
-            pl_container_of(pos, struct head_fragment, array_link);
-
-        if (fragment->tile->failure != NULL && pl_box_intersects(&fragment->box, box)) {
-            return fragment->tile->failure;
-        }
-    }
-    return NULL;
+    return array->spans != NULL ? meet_in_spans(array, box)
+                                : first_of_few(array, box, false);
 }
 
 struct head_failure *head_array_failure(struct head_array *array, const struct pl_box *box)
 {
-    const struct head_fragment *fragment;
+    const struct head_fragment *fragment =
+        array->spans != NULL ? meet_in_spans(array, box) : first_of_few(array, box, true);
 
-    if (array->spans == NULL) {
-        return failure_of_few(array, box);
-    }
-    fragment = meet_in_spans(array, box);
     while (fragment != NULL && fragment->tile->failure == NULL) {
         fragment = fragment->met;
     }

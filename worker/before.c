@@ -86,16 +86,19 @@ void worker_before_say(struct worker_core *core, const struct worker_launch *lau
                        uint32_t stream)
 {
     const struct worker_stream *mine = &core->streams[stream];
+    const uint64_t *words            = mine->joined_word;
     uint64_t all[STORE_STREAM_MAX];
 
     if (core->before == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
-        all[i] = launch->seq - 1;
+    if (pl_bug("worker.before_all")) {
+        for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+            all[i] = launch->seq - 1;
+        }
+        words = all;
+    } else if (pl_bug("worker.before_work")) {
+        words = mine->joined;
     }
-    store_timeline_say_before(core->timeline, launch->seq,
-                              pl_bug("worker.before_all")    ? all
-                              : pl_bug("worker.before_work") ? mine->joined
-                                                             : mine->joined_word);
+    store_timeline_say_before(core->timeline, launch->seq, words);
 }

@@ -606,6 +606,8 @@ void worker_stream_before_work(struct worker_core *core, const struct worker_lau
 void worker_stream_flush(struct worker_core *core,
                          uint32_t stream); /* of launches; no word */
 void worker_streams_flush(struct worker_core *core);
+void worker_doorbells_ring(
+    struct worker_core *core); /* for what was published since they rang */
 
 /* graph.c, graph_bind.c, graph_replay.c */
 plasmon_status_t worker_graph_take(struct worker_core *core,

@@ -220,9 +220,8 @@ static void tell_early(struct worker_core *core, uint32_t put, uint32_t *io_tell
         return;
     }
     *io_tell_at += *io_tell_at < TELL_MOST ? *io_tell_at : TELL_MOST;
-    if (core->published && !core->config.lone && core->queue.first != NULL) {
-        core->published = false;
-        core->config.ops->ring_doorbells(core->config.user);
+    if (!core->config.lone && core->queue.first != NULL) {
+        worker_doorbells_ring(core);
     }
 }
 

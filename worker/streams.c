@@ -161,6 +161,11 @@ static uint32_t least_loaded(const struct worker_core *core, struct lane lane)
     return best;
 }
 
+static uint32_t less_loaded_of_two(const struct worker_core *core, uint32_t a, uint32_t b)
+{
+    return load_of(&core->streams[b]) < load_of(&core->streams[a]) ? b : a;
+}
+
 /* Something in there may wait for another device. */
 static bool hazard_ahead(const struct worker_core *core, uint32_t stream)
 {
@@ -220,11 +225,6 @@ static uint32_t least_heavy(const struct worker_core *core, struct lane lane)
         }
     }
     return count >= HEAVY_STREAMS ? best : least_loaded(core, lane);
-}
-
-static uint32_t less_loaded_of_two(const struct worker_core *core, uint32_t a, uint32_t b)
-{
-    return load_of(&core->streams[b]) < load_of(&core->streams[a]) ? b : a;
 }
 
 /* What waits for something in there may never go on (A SIGNAL BEFORE WHAT MAY BE ENDED). */
@@ -650,6 +650,14 @@ static bool signal_can_wait(const struct worker_core *core, uint32_t stream)
            worker_stream_word(core, stream) < core->streams[stream].signalled_before;
 }
 
+void worker_doorbells_ring(struct worker_core *core)
+{
+    if (core->published) {
+        core->published = false;
+        core->config.ops->ring_doorbells(core->config.user);
+    }
+}
+
 void worker_streams_flush(struct worker_core *core)
 {
     for (uint32_t i = 0; i < core->stream_count; i++) {
@@ -667,8 +675,5 @@ void worker_streams_flush(struct worker_core *core)
             }
         }
     }
-    if (core->published) {
-        core->published = false;
-        core->config.ops->ring_doorbells(core->config.user);
-    }
+    worker_doorbells_ring(core);
 }

@@ -134,18 +134,6 @@ static plasmon_status_t engine_1d(struct device_cuda *cuda, CUstream on,
                                              plan->run_bytes, on));
 }
 
-/* What is put into `stream` from now on comes behind what `other` holds now. */
-static plasmon_status_t go_behind(struct device_cuda_stream *of, CUstream stream,
-                                  CUstream other)
-{
-    struct device_cuda *cuda = device_cuda_of(of->base.device);
-    plasmon_status_t status  = DEVICE_CU(cuda, cuEventRecord(of->join_event, other));
-
-    return status == PLASMON_OK
-               ? DEVICE_CU(cuda, cuStreamWaitEvent(stream, of->join_event, 0))
-               : status;
-}
-
 /* Where a copy of so many bytes runs. */
 static plasmon_status_t engine_begin(struct device_cuda_stream *stream, uint64_t bytes,
                                      CUstream *out)
@@ -153,8 +141,9 @@ static plasmon_status_t engine_begin(struct device_cuda_stream *stream, uint64_t
     bool aside = stream->aside != NULL && bytes >= ASIDE_BYTES;
 
     *out = aside ? stream->aside : device_cuda_stream_on(stream);
-    return aside ? go_behind(stream, stream->aside, device_cuda_stream_on(stream))
-                 : PLASMON_OK;
+    return aside
+               ? device_cuda_go_behind(stream, stream->aside, device_cuda_stream_on(stream))
+               : PLASMON_OK;
 }
 
 static plasmon_status_t engine_end(struct device_cuda_stream *stream, CUstream on,
@@ -164,7 +153,8 @@ static plasmon_status_t engine_end(struct device_cuda_stream *stream, CUstream o
         return status;
     }
     /* Also behind a part of it: none of that may run when the stream goes on. */
-    plasmon_status_t behind = go_behind(stream, device_cuda_stream_on(stream), on);
+    plasmon_status_t behind =
+        device_cuda_go_behind(stream, device_cuda_stream_on(stream), on);
 
     return status == PLASMON_OK ? behind : status;
 }

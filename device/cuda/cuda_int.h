@@ -224,6 +224,9 @@ plasmon_status_t device_cuda_stream_create(struct device *device, unsigned flags
                                            struct device_stream **out_stream);
 void device_cuda_stream_destroy(struct device_stream *stream);
 plasmon_status_t device_cuda_stream_sync(struct device_stream *stream, struct pl_err *err);
+/* What is put into `on` from now on comes behind what `other` holds now, by the join event of a stream that nobody else uses meanwhile. */
+plasmon_status_t device_cuda_go_behind(struct device_cuda_stream *stream, CUstream on,
+                                       CUstream other);
 plasmon_status_t device_cuda_copy(struct device_stream *stream, enum device_copy_kind kind,
                                   uint64_t dst, uint64_t src, uint64_t bytes);
 plasmon_status_t device_cuda_fill8(struct device_stream *stream, struct device_ptr dst,

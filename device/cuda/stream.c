@@ -289,26 +289,29 @@ plasmon_status_t device_cuda_notify(struct device_stream *base, int eventfd)
                                                   notify_host, (void *)(intptr_t)eventfd));
 }
 
+plasmon_status_t device_cuda_go_behind(struct device_cuda_stream *stream, CUstream on,
+                                       CUstream other)
+{
+    struct device_cuda *cuda = cuda_of(stream);
+    plasmon_status_t status  = DEVICE_CU(cuda, cuEventRecord(stream->join_event, other));
+
+    return status == PLASMON_OK ? DEVICE_CU(cuda, cuStreamWaitEvent(on, stream->join_event,
+                                                                    CU_EVENT_WAIT_DEFAULT))
+                                : status;
+}
+
 plasmon_status_t device_cuda_join(struct device_stream *base, struct device_stream *other)
 {
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
-    struct device_cuda *cuda          = cuda_of(stream);
-    plasmon_status_t status           = device_cuda_enter(cuda);
+    plasmon_status_t status           = device_cuda_enter(cuda_of(stream));
 
     if (base->records) {
         return PLASMON_ENOTSUP; /* marks are for that */
     }
-    if (status == PLASMON_OK) {
-        status = DEVICE_CU(
-            cuda, cuEventRecord(stream->join_event,
-                                device_cuda_stream_on(device_cuda_stream_of(other))));
-    }
-    if (status == PLASMON_OK) {
-        status =
-            DEVICE_CU(cuda, cuStreamWaitEvent(device_cuda_stream_on(stream),
-                                              stream->join_event, CU_EVENT_WAIT_DEFAULT));
-    }
-    return status;
+    return status == PLASMON_OK
+               ? device_cuda_go_behind(stream, device_cuda_stream_on(stream),
+                                       device_cuda_stream_on(device_cuda_stream_of(other)))
+               : status;
 }
 
 /* ------------------------------------------------------------------------------------------------ events */
