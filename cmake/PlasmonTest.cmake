@@ -48,12 +48,14 @@ endfunction()
 set(PLASMON_FUZZ_RUNS 20000 CACHE STRING "Inputs that each fuzzer tries as a test")
 add_custom_target(plasmon_fuzzers)
 
-# plasmon_fuzz(NAME SOURCES s... LIBS l... CORPUS folder [RUNS n])
+# plasmon_fuzz(NAME SOURCES s... LIBS l... CORPUS folder [RUNS n] [LEAKS_AT_END])
 # The sources define LLVMFuzzerTestOneInput(). As a test, labelled fuzz, it tries PLASMON_FUZZ_RUNS inputs (or n, for one that is slow) grown
 # from the files in CORPUS. A fatal one is left in the folder findings of the build folder. tools/fuzz runs all of them for longer: it finds them in fuzzers.txt of the build folder. By hand: NAME -runs=N
 # [-seed=S] new-corpus corpus, with either driver.
+# LEAKS_AT_END, for what keeps memory of its own from one input to the next (OpenSSL its last errors): libFuzzer takes each such input for a possible leak and
+# stops the process to look at all of its memory, 25 times what the input takes. Leaks are then looked for once, when the process ends; run it with -detect_leaks=1 to learn which input it was.
 function(plasmon_fuzz NAME)
-  cmake_parse_arguments(F "" "RUNS" "SOURCES;LIBS;CORPUS" ${ARGN})
+  cmake_parse_arguments(F "LEAKS_AT_END" "RUNS" "SOURCES;LIBS;CORPUS" ${ARGN})
   if(NOT BUILD_TESTING)
     return()
   endif()
@@ -67,6 +69,9 @@ function(plasmon_fuzz NAME)
   add_dependencies(plasmon_fuzzers ${NAME})
   _plasmon_unless_address(${NAME})
   list(TRANSFORM F_CORPUS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  if(F_LEAKS_AT_END)
+    list(APPEND F_CORPUS -detect_leaks=0)
+  endif()
   string(REPLACE ";" " " _corpora "${F_CORPUS}")
   set_property(GLOBAL APPEND_STRING PROPERTY PLASMON_FUZZERS
     "$<TARGET_FILE:${NAME}> ${CMAKE_CURRENT_BINARY_DIR}/${NAME}.corpus ${_corpora}\n")

@@ -83,6 +83,12 @@ an_old_finding() {
     [ "$status" -eq 0 ] && [ -e "$work/build/fuzz/findings/fuzz_rare-crash-0" ] && ! grep -q finding "$work/out"
 }
 
+a_stage_over_its_limit() {
+    project 'test_good=unit=exit 0' 'test_endless=unit=exec sleep 60'
+    PLASMON_CHECK_LIMIT=5 checked tests
+    [ "$status" -eq 1 ] && grep -q 'failed: over its limit of 5 s, with test_endless not ended$' "$work/out"
+}
+
 # What the next stages need is built beside a stage's tests. Here that has ended when they do.
 built_ahead_first() {
     project 'test_long=unit=for _ in $(seq 200); do [ -e ../fuzz/build.ninja ] && exec sleep 1; sleep 0.1; done; exit 1'
@@ -97,4 +103,5 @@ claim the_second_run_has_the_seed_of_the_first a_seed_is_given_again
 claim three_that_fail_are_not_tried_again three_that_fail
 claim a_finding_of_a_fuzzer_fails_the_stage_and_is_kept_though_it_does_not_come_again a_finding_that_does_not_come_again
 claim a_finding_of_before_is_neither_told_nor_lost an_old_finding
+claim a_stage_over_its_limit_names_the_tests_that_had_not_ended a_stage_over_its_limit
 finish
