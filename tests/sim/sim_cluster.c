@@ -256,7 +256,8 @@ bool sim_step(struct sim *sim)
     maybe_crash_head(sim);
     sim_head_maybe_stop(sim);
     maybe_lose(sim);
-    if (sim->config.check_every != 0 && sim->steps % sim->config.check_every == 0) {
+    if (sim->config.check_every != 0 &&
+        (sim->trace || sim->steps % sim->config.check_every == 0)) {
         head_core_check(sim->head);
     }
     if (sim->steps % SEALED_EVERY == 0) {

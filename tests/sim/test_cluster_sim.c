@@ -2,7 +2,7 @@
  * A cluster under faults: broken connections, crashing workers, dying clients, full devices, kernels that do not end, each alone and all
  * at once.
  *
- * In every run, checked by the simulation itself: the head's invariants after every step; sealed entries keep their bytes; no frame
+ * In every run, checked by the simulation itself: the head's invariants after every few steps (every one with PLASMON_SIM_TRACE); sealed entries keep their bytes; no frame
  * is lost or taken twice; every future resolves, once; nothing waits for ever; what is answered is what sequential execution
  * gives; and when all refs are gone, nothing is left in the head and no byte on any device.
  *
@@ -16,7 +16,8 @@
 #include "base/log.h"
 #include "tests/harness/test.h"
 
-enum { SEEDS_DEFAULT = 120 };
+/* The invariants take as long as five steps. What breaks one stays broken, most often: the seed tells which step it was, checked after each. */
+enum { SEEDS_DEFAULT = 120, EVERY = 7 };
 
 /* What a few runs may miss. */
 #define ASSERT_MET(x) ASSERT_TRUE(sum.graphs < SEEDS_DEFAULT || (x))
@@ -55,7 +56,7 @@ TEST(broken_connections_change_nothing)
                                                  .steps_max      = 120,
                                                  .break_permille = 1000,
                                                  .breaks_most    = 30,
-                                                 .check_every    = 1};
+                                                 .check_every    = EVERY};
 
     run_seeds(&profile, &sum);
     ASSERT_MET(sum.breaks > sum.graphs);
@@ -69,7 +70,7 @@ TEST(crashed_workers_lose_only_what_was_running)
                                                  .steps_max      = 120,
                                                  .crash_permille = 1000,
                                                  .crashes_most   = 6,
-                                                 .check_every    = 1};
+                                                 .check_every    = EVERY};
 
     run_seeds(&profile, &sum);
     ASSERT_MET(sum.crashes > sum.graphs / 2);
@@ -83,7 +84,7 @@ TEST(dead_clients_leave_nothing)
                                                  .steps_min             = 40,
                                                  .steps_max             = 120,
                                                  .client_crash_permille = 1000,
-                                                 .check_every           = 1};
+                                                 .check_every           = EVERY};
 
     run_seeds(&profile, &sum);
 }
@@ -95,7 +96,7 @@ TEST(full_devices_fail_tasks_and_hang_nobody)
                                                  .steps_min       = 40,
                                                  .steps_max       = 120,
                                                  .scarce_permille = 1000,
-                                                 .check_every     = 1};
+                                                 .check_every     = EVERY};
 
     run_seeds(&profile, &sum);
     ASSERT_MET(sum.starvations > 0);
@@ -110,7 +111,7 @@ TEST(programs_that_wait_behind_gates_mean_what_they_mean_whoever_dies)
                                                  .crash_permille = 800,
                                                  .crashes_most   = 6,
                                                  .gates          = true,
-                                                 .check_every    = 1};
+                                                 .check_every    = EVERY};
 
     run_seeds(&profile, &sum);
     ASSERT_MET(sum.crashes > 0 && sum.tasks_done > sum.tasks_failed);
@@ -124,7 +125,7 @@ TEST(launches_that_do_not_end_cost_only_themselves_and_what_was_cut_short)
                                                  .steps_min      = 40,
                                                  .steps_max      = 120,
                                                  .limit_permille = 1000,
-                                                 .check_every    = 1};
+                                                 .check_every    = EVERY};
 
     run_seeds(&profile, &sum);
     print_limits(&sum);
@@ -144,7 +145,7 @@ TEST(launches_that_do_not_end_on_workers_that_crash_behind_connections_that_brea
                                                  .crashes_most   = 4,
                                                  .break_permille = 700,
                                                  .breaks_most    = 10,
-                                                 .check_every    = 1};
+                                                 .check_every    = EVERY};
 
     run_seeds(&profile, &sum);
     print_limits(&sum);
@@ -162,7 +163,7 @@ static const struct graph_profile everything = {.devices_min           = 2,
                                                 .scarce_permille       = 150,
                                                 .client_crash_permille = 300,
                                                 .limit_permille        = 300,
-                                                .check_every           = 1};
+                                                .check_every           = EVERY};
 
 TEST(everything_at_once)
 {
