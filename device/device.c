@@ -661,6 +661,14 @@ plasmon_status_t device_function_limits(struct device_module *module, void *func
     return module->device->ops->function_limits(module, function, out_limits, err);
 }
 
+plasmon_status_t device_function_block(struct device_module *module, void *function,
+                                       uint32_t shared_bytes, uint32_t *out_block,
+                                       struct pl_err *err)
+{
+    return module->device->ops->function_block(module, function, shared_bytes, out_block,
+                                               err);
+}
+
 plasmon_status_t device_launch(struct device_stream *stream, void *function,
                                const struct device_launch_shape *shape, void **params)
 {

@@ -410,6 +410,10 @@ struct device_function_limits {
 plasmon_status_t device_function_limits(struct device_module *module, void *function,
                                         struct device_function_limits *out_limits,
                                         struct pl_err *err);
+/* Threads of a block that fill the device best where a block has so much dynamic shared memory, which must be within the function's limits. */
+plasmon_status_t device_function_block(struct device_module *module, void *function,
+                                       uint32_t shared_bytes, uint32_t *out_block,
+                                       struct pl_err *err);
 struct device_launch_shape {
     uint32_t grid[3];
     uint32_t block[3];

@@ -133,6 +133,9 @@ struct device_ops {
     plasmon_status_t (*function_limits)(struct device_module *module, void *function,
                                         struct device_function_limits *out_limits,
                                         struct pl_err *err);
+    plasmon_status_t (*function_block)(struct device_module *module, void *function,
+                                       uint32_t shared_bytes, uint32_t *out_block,
+                                       struct pl_err *err);
     plasmon_status_t (*launch)(struct device_stream *stream, void *function,
                                const struct device_launch_shape *shape, void **params);
     plasmon_status_t (*launch_soon)(struct device_stream *stream, void *function,

@@ -108,6 +108,13 @@ plasmon_status_t kernel_code_load(struct kernel_code *code, struct device *devic
     if (status == PLASMON_OK) {
         status = device_function_limits(code->module, code->function, &code->limits, err);
     }
+    if (status == PLASMON_OK) {
+        code->suggested = PL_NEW(struct code_suggested);
+        status          = code->suggested != NULL
+                              ? PLASMON_OK
+                              : pl_err_set(err, PLASMON_ENOMEM, "no memory for the code of %s",
+                                           code->signature->function.name);
+    }
     pl_free(code->image);
     code->image = NULL;
     return status;
@@ -134,6 +141,7 @@ void kernel_code_destroy(struct kernel_code *code)
     kernel_signature_destroy(code->signature);
     pl_free(code->image);
     pl_free(code->symbol);
+    pl_free(code->suggested);
     pl_free(code);
 }
 
@@ -257,13 +265,34 @@ static int64_t largest_tensor(const struct kernel_arg *args, uint32_t arg_count)
 /* Blocks that a kernel with a grid-stride loop keeps a device busy with. */
 #define BLOCKS_A_MULTIPROCESSOR 32
 
+/* With more shared memory than there is: any, for the launch is refused. */
+static uint32_t suggested_block(const struct kernel_code *code, uint32_t shared_bytes)
+{
+    struct code_suggested *suggested = code->suggested;
+
+    if (shared_bytes == 0 || shared_bytes > code->limits.shared_max) {
+        return code->limits.suggested_block;
+    }
+    if (suggested->shared_bytes != shared_bytes) {
+        uint32_t block;
+
+        if (device_function_block(code->module, code->function, shared_bytes, &block,
+                                  NULL) != PLASMON_OK ||
+            block == 0) {
+            return code->limits.suggested_block;
+        }
+        *suggested = (struct code_suggested){.shared_bytes = shared_bytes, .block = block};
+    }
+    return suggested->block;
+}
+
 static void choose_shape(const struct kernel_code *code, const struct kernel_arg *args,
                          uint32_t arg_count, struct kernel_launch_shape *io_shape)
 {
     uint64_t block, blocks, most;
 
     if (io_shape->block[0] == 0) {
-        io_shape->block[0] = code->limits.suggested_block;
+        io_shape->block[0] = suggested_block(code, io_shape->shared_bytes);
         io_shape->block[1] = io_shape->block[2] = 1;
     }
     if (io_shape->grid[0] != 0) {

@@ -28,6 +28,11 @@ struct kernel_code {
     struct device_module *module;
     void *function;
     struct device_function_limits limits;
+    /* The block for a call with dynamic shared memory, and how much: the last one asked for. By the thread that launches. */
+    struct code_suggested {
+        uint32_t shared_bytes;
+        uint32_t block;
+    } * suggested;
     uint32_t multiprocessors;
 };
 

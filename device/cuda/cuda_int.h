@@ -305,6 +305,9 @@ plasmon_status_t device_cuda_module_function(struct device_module *module, const
 plasmon_status_t device_cuda_function_limits(struct device_module *module, void *function,
                                              struct device_function_limits *out_limits,
                                              struct pl_err *err);
+plasmon_status_t device_cuda_function_block(struct device_module *module, void *function,
+                                            uint32_t shared_bytes, uint32_t *out_block,
+                                            struct pl_err *err);
 plasmon_status_t device_cuda_launch(struct device_stream *stream, void *function,
                                     const struct device_launch_shape *shape, void **params);
 /*

@@ -532,6 +532,7 @@ const struct device_ops device_cuda_ops = {
     .module_unload      = device_cuda_module_unload,
     .module_function    = device_cuda_module_function,
     .function_limits    = device_cuda_function_limits,
+    .function_block     = device_cuda_function_block,
     .launch             = device_cuda_launch,
     .launch_soon        = device_cuda_launch_soon,
     .launch_failure     = device_cuda_launch_failure,

@@ -237,14 +237,54 @@ static plasmon_status_t limits_soon(struct device_cuda *cuda, CUfunction functio
     return status;
 }
 
+/* Above what any block may have the function must have been told, for the heuristic as for a launch. */
+static plasmon_status_t ask_shared(struct device_cuda *cuda, CUfunction function,
+                                   uint32_t shared_bytes)
+{
+    return shared_bytes <= SHARED_BYTES_DEFAULT_MAX
+               ? PLASMON_OK
+               : DEVICE_CU(cuda,
+                           cuFuncSetAttribute(
+                               function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                               (int)shared_bytes));
+}
+
+static plasmon_status_t suggest(struct device_cuda *cuda, CUfunction function,
+                                uint32_t shared_bytes, uint32_t *out_block)
+{
+    int blocks = 0;
+    int block  = 0;
+    plasmon_status_t status =
+        DEVICE_CU(cuda, cuOccupancyMaxPotentialBlockSize(&blocks, &block, function, NULL,
+                                                         shared_bytes, 0));
+
+    *out_block = (uint32_t)block;
+    return status;
+}
+
+plasmon_status_t device_cuda_function_block(struct device_module *base, void *function,
+                                            uint32_t shared_bytes, uint32_t *out_block,
+                                            struct pl_err *err)
+{
+    struct device_cuda *cuda = device_cuda_of(base->device);
+    plasmon_status_t status  = device_cuda_enter(cuda);
+
+    if (status == PLASMON_OK) {
+        status = ask_shared(cuda, function, shared_bytes);
+    }
+    if (status == PLASMON_OK) {
+        status = suggest(cuda, function, shared_bytes, out_block);
+    }
+    return status == PLASMON_OK ? PLASMON_OK
+                                : pl_err_set(err, status, "%s", device_cuda_last_error());
+}
+
 plasmon_status_t device_cuda_function_limits(struct device_module *base, void *function,
                                              struct device_function_limits *out_limits,
                                              struct pl_err *err)
 {
     struct device_cuda *cuda          = device_cuda_of(base->device);
     struct device_function_limits out = {.threads_max = 0};
-    int blocks                        = 0;
-    int block                         = 0;
     plasmon_status_t status           = device_cuda_enter(cuda);
 
     if (status == PLASMON_OK) {
@@ -266,17 +306,15 @@ plasmon_status_t device_cuda_function_limits(struct device_module *base, void *f
         status = limits_soon(cuda, function, &out);
     }
     if (status == PLASMON_OK) {
-        status = DEVICE_CU(
-            cuda, cuOccupancyMaxPotentialBlockSize(&blocks, &block, function, NULL, 0, 0));
+        status = suggest(cuda, function, 0, &out.suggested_block);
     }
     if (status != PLASMON_OK) {
         return pl_err_set(err, status, "%s", device_cuda_last_error());
     }
     out.shared_max -=
         out.shared_static < out.shared_max ? out.shared_static : out.shared_max;
-    out.suggested_block = (uint32_t)block;
-    out.early           = module_of(base)->early;
-    *out_limits         = out;
+    out.early   = module_of(base)->early;
+    *out_limits = out;
     return PLASMON_OK;
 }
 
@@ -314,11 +352,8 @@ plasmon_status_t device_cuda_launch(struct device_stream *base, void *function,
     struct device_cuda *cuda          = device_cuda_of(base->device);
     plasmon_status_t status           = device_cuda_enter(cuda);
 
-    if (status == PLASMON_OK && shape->shared_bytes > SHARED_BYTES_DEFAULT_MAX) {
-        status = DEVICE_CU(
-            cuda,
-            cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                               (int)shape->shared_bytes));
+    if (status == PLASMON_OK) {
+        status = ask_shared(cuda, function, shape->shared_bytes);
     }
     if (status == PLASMON_OK && stream->graph != NULL && !shape->cooperative) {
         return device_cuda_graph_launch(stream, function, shape, params);

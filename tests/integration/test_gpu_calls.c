@@ -384,6 +384,52 @@ TEST(links_of_text_may_begin_early_where_that_is_not_switched_off)
     ASSERT_EQ(replays, 0);
 }
 
+/* The block is left to the heuristic. */
+static plasmon_status_t run_with_shared(struct gpu *gpu, uint32_t shared_bytes)
+{
+    struct plasmon_ref *x             = cluster_put(gpu->client, N, 1.0F, 0);
+    const struct plasmon_arg arg      = {.mode = PLASMON_INOUT, .ref = x};
+    const plasmon_scalar_t scalars[2] = {{.i = N}, {.i = 0}};
+    struct plasmon_call call          = PLASMON_CALL_INIT;
+    plasmon_status_t status;
+
+    call.function     = "chain_link";
+    call.args         = &arg;
+    call.arg_count    = 1;
+    call.scalars      = scalars;
+    call.scalar_count = 2;
+    call.shared_bytes = shared_bytes;
+    CLUSTER_OK(plasmon_submit(gpu->client, &call, NULL, NULL));
+    wait_for(gpu, x);
+    status = plasmon_state(gpu->client, x);
+    CLUSTER_OK(plasmon_release(gpu->client, x));
+    return status;
+}
+
+/* The driver without a GPU suggests 256 threads, and with 40000 bytes of shared memory 2048, which no block has. */
+TEST(the_block_that_is_chosen_suits_the_shared_memory_of_the_call)
+{
+    struct gpu gpu;
+    uint64_t asked;
+
+    start(&gpu, 1);
+    link_define(&gpu);
+    CLUSTER_OK(run_with_shared(&gpu, 0));
+    CLUSTER_OK(run_with_shared(&gpu, 4096));
+    asked = fake_counts_of(gpu.calls, "cuOccupancyMaxPotentialBlockSize");
+    CLUSTER_OK(run_with_shared(&gpu, 4096));
+    CLUSTER_OK(run_with_shared(&gpu, 0));
+    ASSERT_EQ(fake_counts_of(gpu.calls, "cuOccupancyMaxPotentialBlockSize"), asked);
+    ASSERT_EQ(run_with_shared(&gpu, 40000), PLASMON_EINVAL);
+    ASSERT_NOT_NULL(
+        strstr(plasmon_error(gpu.client), "block 2048x1x1, 40000 bytes of shared memory"));
+    ASSERT_EQ(fake_counts_of(gpu.calls, "cuOccupancyMaxPotentialBlockSize"), asked + 1);
+    /* Refused before anybody is asked. */
+    ASSERT_EQ(run_with_shared(&gpu, 1 << 20), PLASMON_EINVAL);
+    ASSERT_NOT_NULL(strstr(plasmon_error(gpu.client), "of dynamic shared memory here"));
+    finish(&gpu);
+}
+
 static void sums_submit(struct gpu *gpu, struct plasmon_ref *y, struct plasmon_ref *x,
                         uint32_t times)
 {

@@ -134,10 +134,10 @@ CUresult fake_cuOccupancyMaxPotentialBlockSize(int *out_grid, int *out_block,
     COUNT(cuOccupancyMaxPotentialBlockSize);
     (void)function;
     (void)shared_of;
-    (void)shared;
     (void)limit;
-    *out_grid  = 132;
-    *out_block = 256;
+    *out_grid = 132;
+    *out_block =
+        shared < 40000 ? 256 : 2048; /* more than there are: who launches it is told */
     return CUDA_SUCCESS;
 }
 
