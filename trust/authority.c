@@ -191,6 +191,33 @@ static plasmon_status_t authority_open(const char *dir, struct authority *out,
 
 /* ---------------------------------------------------------------------------------------- certificates */
 
+/*
+ * From now, at the latest when the CA ends: nobody takes a certificate of a CA that has expired, so a longer one would only keep from
+ * whoever looks at it that its time is over.
+ */
+static plasmon_status_t ends_within(const struct authority *authority, int64_t *io_ends_s,
+                                    struct pl_err *err)
+{
+    int days, seconds;
+    int64_t left_s;
+
+    if (ASN1_TIME_diff(&days, &seconds, NULL, X509_get0_notAfter(authority->certificate)) !=
+        1) {
+        return pl_err_set(err, PLASMON_EINVAL, "%s/ca.crt does not say when it expires",
+                          authority->dir);
+    }
+    left_s = (int64_t)days * 24 * 60 * 60 + seconds;
+    if (left_s <= 0) {
+        return pl_err_set(
+            err, PLASMON_EINVAL,
+            "the CA %s/ca.crt has expired: what it issues is taken by nobody; "
+            "make another one (`plasmon cert init`)",
+            authority->dir);
+    }
+    *io_ends_s = *io_ends_s < left_s ? *io_ends_s : left_s;
+    return PLASMON_OK;
+}
+
 static EVP_PKEY *key_create(enum trust_algorithm algorithm)
 {
     return algorithm == TRUST_ED25519 ? EVP_PKEY_Q_keygen(NULL, NULL, "ED25519")
@@ -314,6 +341,18 @@ static bool is_address(const char *text)
     return inet_pton(AF_INET, text, room) == 1 || inet_pton(AF_INET6, text, room) == 1;
 }
 
+/* The last part of a name is never a number: what looks so is an address with a slip of the pen, and no host could be reached by it. */
+static bool is_name(const char *text)
+{
+    const char *dot  = strrchr(text, '.');
+    const char *last = dot != NULL ? dot + 1 : text;
+
+    return text[0] != '\0' && strlen(text) <= 253 &&
+           strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789.-*") == strlen(text) &&
+           (dot == NULL || last[0] == '\0' || strspn(last, "0123456789") < strlen(last));
+}
+
 /* As OpenSSL writes them: what is in there must not be able to begin another entry. */
 static plasmon_status_t names_text(const struct trust_request *request,
                                    char out[SAN_BYTES_MAX], struct pl_err *err)
@@ -326,9 +365,7 @@ static plasmon_status_t names_text(const struct trust_request *request,
         const char *host = request->hosts[i];
         bool address     = is_address(host);
 
-        if (!address && (strlen(host) > 253 || host[0] == '\0' ||
-                         strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                      "0123456789.-*") != strlen(host))) {
+        if (!address && !is_name(host)) {
             return pl_err_set(err, PLASMON_EINVAL,
                               "\"%.100s\" is neither a host's name nor an address", host);
         }
@@ -386,14 +423,18 @@ static plasmon_status_t leaf_create(const struct authority *authority,
 {
     char names[SAN_BYTES_MAX];
     plasmon_status_t status = names_text(request, names, err);
+    int64_t ends_s          = request->ends_s;
     X509 *leaf;
 
+    if (status == PLASMON_OK) {
+        status = ends_within(authority, &ends_s, err);
+    }
     if (status != PLASMON_OK) {
         return status;
     }
     leaf =
         certificate_begin(request->name, key, X509_get_subject_name(authority->certificate),
-                          request->begins_s, request->ends_s);
+                          request->begins_s, ends_s);
     if (leaf == NULL ||
         !extension_add(leaf, authority->certificate, NID_basic_constraints,
                        "critical,CA:FALSE") ||
@@ -467,6 +508,9 @@ plasmon_status_t trust_renew(const char *dir, const char *name, int64_t ends_s,
         ERR_clear_error();
         status = pl_err_set(err, PLASMON_EAUTH, "%s/%s.crt is not of the CA in %s", dir,
                             name, dir);
+    }
+    if (status == PLASMON_OK) {
+        status = ends_within(&authority, &ends_s, err);
     }
     if (status == PLASMON_OK &&
         (!serial_draw(leaf) ||

@@ -132,7 +132,7 @@ struct trust_request {
     const char *name_space;                 /* NULL: any */
     enum trust_algorithm algorithm;
     int64_t begins_s; /* from now */
-    int64_t ends_s;
+    int64_t ends_s;   /* from now; at the latest with the CA */
 };
 /* DIR (made, 0700) with ca.crt and ca.key. EEXIST: there is one. */
 plasmon_status_t trust_authority_create(const char *dir, const char *name,
@@ -141,7 +141,7 @@ plasmon_status_t trust_authority_create(const char *dir, const char *name,
 /* DIR/NAME.crt and DIR/NAME.key, with a new key. EEXIST: there is one. */
 plasmon_status_t trust_issue(const char *dir, const struct trust_request *request,
                              struct pl_err *err) PL_MUST_CHECK;
-/* DIR/NAME.crt again, for the same key, names and roles, until ends_s from now. Replaced at once: readers see the old one or the new. */
+/* DIR/NAME.crt again, for the same key, names and roles, until ends_s from now, at the latest with the CA. Replaced at once: readers see the old one or the new. */
 plasmon_status_t trust_renew(const char *dir, const char *name, int64_t ends_s,
                              struct pl_err *err) PL_MUST_CHECK;
 

@@ -1,6 +1,8 @@
 /*
  * `plasmon cert`: a certificate authority for one cluster in a folder, and what it issues. Everything is in trust/; here are the options.
  */
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #define CA_DAYS        3650u
 #define LEAF_DAYS      365u
 #define DAYS_MAX       36500u
+#define DAYS_DEFAULT   UINT32_MAX
 #define FILE_BYTES_MAX (256u << 10)
 
 struct cert {
@@ -31,7 +34,8 @@ static const struct cli_option options[] = {
      "repeatable"},
     {"--namespace", "NAME", CLI_TEXT, AT(name_space),
      "issue: its sessions are in this namespace and in no other [any]"},
-    {"--days", "N", CLI_COUNT, AT(days), "good for so long [init: 3650, else 365]"},
+    {"--days", "N", CLI_COUNT, AT(days),
+     "good for so long, at the latest as long as the CA [init: 3650, else 365]"},
     {"--key", "KIND", CLI_TEXT, AT(algorithm), "init, issue: ec (P-256) or ed25519 [ec]"},
 };
 
@@ -61,13 +65,42 @@ static int done(plasmon_status_t status, const struct pl_err *err)
     return status == PLASMON_OK ? CLI_OK : cli_fail(&cli_cert, "%s", err->text);
 }
 
+static uint32_t days_of(const struct cert *cert, uint32_t otherwise)
+{
+    return cert->days != DAYS_DEFAULT ? cert->days : otherwise;
+}
+
+static plasmon_status_t identity_read(const char *path, struct trust_identity *out,
+                                      struct pl_err *err)
+{
+    struct pl_err why = {0};
+    char *text        = calloc(1, FILE_BYTES_MAX);
+    FILE *file        = fopen(path, "re");
+    plasmon_status_t status;
+
+    if (text == NULL || file == NULL ||
+        (fread(text, 1, FILE_BYTES_MAX - 1, file) == 0 && ferror(file) != 0)) {
+        status = pl_err_set(err, pl_status_from_errno(errno), "cannot read %s: %s", path,
+                            strerror(errno));
+    } else {
+        status = trust_identity_read(text, out, &why);
+        if (status != PLASMON_OK) {
+            (void)pl_err_set(err, status, "%s: %s", path, why.text);
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    free(text);
+    return status;
+}
+
 static int init(const struct cert *cert, const char *dir, enum trust_algorithm algorithm)
 {
-    const uint32_t days = cert->days != 0 ? cert->days : CA_DAYS;
-    struct pl_err err   = {0};
-    int result          = done(trust_authority_create(dir, "plasmon cluster CA", algorithm,
-                                                      (int64_t)days * DAY_S, &err),
-                               &err);
+    struct pl_err err = {0};
+    int result        = done(trust_authority_create(dir, "plasmon cluster CA", algorithm,
+                                                    (int64_t)days_of(cert, CA_DAYS) * DAY_S, &err),
+                             &err);
 
     if (result == CLI_OK) {
         printf(
@@ -78,15 +111,36 @@ static int init(const struct cert *cert, const char *dir, enum trust_algorithm a
     return result;
 }
 
+/* Until when what was just made is good: what is in it, for the CA may end before so many days are over. */
+static int tell_end(const char *dir, const char *name)
+{
+    struct trust_identity leaf, authority;
+    struct pl_err err = {0};
+    char path[PATH_MAX], text[32];
+    plasmon_status_t status;
+
+    (void)snprintf(path, sizeof(path), "%s/%s.crt", dir, name);
+    status = identity_read(path, &leaf, &err);
+    if (status == PLASMON_OK) {
+        (void)snprintf(path, sizeof(path), "%s/ca.crt", dir);
+        status = identity_read(path, &authority, &err);
+    }
+    if (status != PLASMON_OK) {
+        return cli_fail(&cli_cert, "%s", err.text);
+    }
+    printf("good until %s%s\n", trust_time_text(leaf.expires, text),
+           leaf.expires >= authority.expires ? ", when its CA expires" : "");
+    return CLI_OK;
+}
+
 static int issue(const struct cert *cert, const char *dir, const char *name,
                  enum trust_algorithm algorithm)
 {
-    const uint32_t days          = cert->days != 0 ? cert->days : LEAF_DAYS;
     struct trust_request request = {.name       = name,
                                     .name_space = cert->name_space,
                                     .algorithm  = algorithm,
                                     .begins_s   = -300, /* clocks differ */
-                                    .ends_s     = (int64_t)days * DAY_S};
+                                    .ends_s = (int64_t)days_of(cert, LEAF_DAYS) * DAY_S};
     struct pl_err err            = {0};
     char text[TRUST_ROLES_BYTES];
     int result;
@@ -108,20 +162,22 @@ static int issue(const struct cert *cert, const char *dir, const char *name,
     }
     result = done(trust_issue(dir, &request, &err), &err);
     if (result == CLI_OK) {
-        printf("%s/%s.crt, %s/%s.key: for %s, good for %u days\n", dir, name, dir, name,
-               trust_roles_text(request.roles, text), days);
+        printf("%s/%s.crt, %s/%s.key: for %s, ", dir, name, dir, name,
+               trust_roles_text(request.roles, text));
+        result = tell_end(dir, name);
     }
     return result;
 }
 
 static int renew(const struct cert *cert, const char *dir, const char *name)
 {
-    const uint32_t days = cert->days != 0 ? cert->days : LEAF_DAYS;
-    struct pl_err err   = {0};
-    int result          = done(trust_renew(dir, name, (int64_t)days * DAY_S, &err), &err);
+    struct pl_err err = {0};
+    int result =
+        done(trust_renew(dir, name, (int64_t)days_of(cert, LEAF_DAYS) * DAY_S, &err), &err);
 
     if (result == CLI_OK) {
-        printf("%s/%s.crt: good for %u days more\n", dir, name, days);
+        printf("%s/%s.crt: ", dir, name);
+        result = tell_end(dir, name);
     }
     return result;
 }
@@ -130,16 +186,10 @@ static int show(const char *path)
 {
     struct trust_identity identity;
     struct pl_err err = {0};
-    char *text        = calloc(1, FILE_BYTES_MAX);
-    FILE *file        = fopen(path, "re");
     char roles[TRUST_ROLES_BYTES], from[32], until[32];
-    int result = CLI_OK;
+    int result = done(identity_read(path, &identity, &err), &err);
 
-    if (text == NULL || file == NULL || fread(text, 1, FILE_BYTES_MAX - 1, file) == 0) {
-        result = cli_fail(&cli_cert, "cannot read %s", path);
-    } else if (trust_identity_read(text, &identity, &err) != PLASMON_OK) {
-        result = cli_fail(&cli_cert, "%s: %s", path, err.text);
-    } else {
+    if (result == CLI_OK) {
         printf(
             "name       %s\nroles      %s\nnamespace  %s\nbegins     %s\nexpires    %s\n",
             identity.name, trust_roles_text(identity.roles, roles),
@@ -147,16 +197,12 @@ static int show(const char *path)
             trust_time_text(identity.begins, from),
             trust_time_text(identity.expires, until));
     }
-    if (file != NULL) {
-        (void)fclose(file);
-    }
-    free(text);
     return result;
 }
 
 static int run(int argc, char **argv)
 {
-    struct cert cert               = {.days = 0};
+    struct cert cert               = {.days = DAYS_DEFAULT};
     struct cli_parsed parsed       = cli_parse(&cli_cert, argc, argv, &cert);
     const char *what               = parsed.operands[0];
     uint32_t count                 = parsed.operand_count;
@@ -171,7 +217,10 @@ static int run(int argc, char **argv)
         return cli_usage(&cli_cert, "--key is ec or ed25519 and not \"%s\"",
                          cert.algorithm);
     }
-    if (cert.days > DAYS_MAX) {
+    if (cert.days == 0) {
+        return cli_usage(&cli_cert, "--days is at least 1");
+    }
+    if (cert.days > DAYS_MAX && cert.days != DAYS_DEFAULT) {
         return cli_usage(&cli_cert, "--days %u is more than a hundred years", cert.days);
     }
     if (count == 2 && strcmp(what, "init") == 0) {

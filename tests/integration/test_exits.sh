@@ -124,10 +124,21 @@ with_a_wrong_token() {
     done
     PLASMON_ADDRESS=$here PLASMON_TOKEN=secret-of-another many "$@"
 }
+# said_of TEXT COMMAND...: it says this, whatever it ends with.
+said_of() {
+    what=$1
+    shift
+    "$@" 2>&1 | tee /dev/stderr | grep -qF "$what"
+}
 certificates() {
     ends 0 ca "$plasmon" cert init "$XDG_RUNTIME_DIR/ca" && ends 0 issue "$plasmon" cert issue "$XDG_RUNTIME_DIR/ca" a --role host &&
         ends 0 renew "$plasmon" cert renew "$XDG_RUNTIME_DIR/ca" a && ends 0 show "$plasmon" cert show "$XDG_RUNTIME_DIR/ca/a.crt" &&
-        ends 1 again "$plasmon" cert init "$XDG_RUNTIME_DIR/ca" && ends 1 absent "$plasmon" cert show "$token"
+        ends 1 again "$plasmon" cert init "$XDG_RUNTIME_DIR/ca" && ends 1 absent "$plasmon" cert show "$token" &&
+        ends 2 never "$plasmon" cert issue "$XDG_RUNTIME_DIR/ca" b --days 0 &&
+        ends 0 short "$plasmon" cert init "$XDG_RUNTIME_DIR/short" --days 1 &&
+        said_of "when its CA expires" "$plasmon" cert issue "$XDG_RUNTIME_DIR/short" a &&
+        said_of "when its CA expires" "$plasmon" cert renew "$XDG_RUNTIME_DIR/short" a &&
+        said_of "Is a directory" "$plasmon" cert show "$XDG_RUNTIME_DIR/ca"
 }
 start() {
     "$plasmon" start --head --token-file "$token" --cpu-devices 2 --gpus none --device-memory 64M --allow-source

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <openssl/evp.h>
@@ -184,6 +185,10 @@ TEST(what_cannot_be_issued_is_refused)
         {{.name = "h", .roles = 0}, "without a role"},
         {{.name = "h", .roles = TRUST_ROLE_HOST, .hosts = {"a,URI:urn:plasmon:role:head"}},
          "neither a host's name"},
+        {{.name = "h", .roles = TRUST_ROLE_HOST, .hosts = {"999.1.1.1"}},
+         "neither a host's name"},
+        {{.name = "h", .roles = TRUST_ROLE_HOST, .hosts = {"n1", "10.0.1"}},
+         "neither a host's name"},
         {{.name       = "h",
           .roles      = TRUST_ROLE_CLIENT,
           .name_space = "a,URI:urn:plasmon:role:host"},
@@ -311,6 +316,57 @@ TEST(a_renewed_certificate_is_the_same_with_more_time_and_is_taken)
     trust_pems_release(after);
     trust_pems_release(before);
     trust_source_destroy(source);
+    certificates_end(&all);
+}
+
+static int64_t expires_of(const struct certificates *all, const char *name)
+{
+    struct trust_files files = certificates_files(all, name);
+    struct trust_pems *pems;
+    struct pl_err err = {0};
+    int64_t expires;
+
+    ASSERT_OK(trust_read(&files, TRUST_ROLE_CLIENT, &pems, &err));
+    expires = pems->identity.expires;
+    trust_pems_release(pems);
+    return expires;
+}
+
+/* What is written a second after it was computed may be a second later. */
+#define SLACK_S 60
+
+TEST(a_certificate_does_not_outlive_its_ca)
+{
+    struct trust_request longer = client;
+    struct certificates all;
+    struct pl_err err  = {0};
+    int64_t ca_expires = time(NULL) + 7200; /* as certificates_begin() makes it */
+
+    longer.ends_s = 100000;
+    certificates_begin(&all);
+    certificates_issue(&all, &longer);
+    ASSERT_TRUE(expires_of(&all, "me") <= ca_expires + SLACK_S);
+    ASSERT_TRUE(expires_of(&all, "me") >= ca_expires - SLACK_S);
+    ASSERT_OK(trust_renew(all.dir, "me", 3600, &err));
+    ASSERT_TRUE(expires_of(&all, "me") < ca_expires - SLACK_S);
+    ASSERT_OK(trust_renew(all.dir, "me", 100000, &err));
+    ASSERT_TRUE(expires_of(&all, "me") <= ca_expires + SLACK_S);
+    certificates_end(&all);
+}
+
+TEST(a_ca_that_has_expired_issues_nothing)
+{
+    struct certificates all = {.dir = "/tmp/trust-XXXXXX"};
+    struct trust_request me = client;
+    struct pl_err err       = {0};
+
+    ASSERT_NOT_NULL(mkdtemp(all.dir));
+    ASSERT_OK(trust_authority_create(all.dir, "past", TRUST_EC_P256, -10, &err));
+    (void)snprintf(all.names[all.count++], sizeof(all.names[0]), "ca");
+    me.ends_s = 3600;
+    ASSERT_STATUS(trust_issue(all.dir, &me, &err), PLASMON_EINVAL);
+    ASSERT_CONTAINS(err.text, "has expired");
+    ASSERT_CONTAINS(err.text, all.dir);
     certificates_end(&all);
 }
 
