@@ -342,6 +342,13 @@ static int parse(int argc, char **argv, struct settings *settings)
         fprintf(stderr, "plasmon-head: --embedded and --control-fd go together\n");
         return 2;
     }
+    if (settings->config.shadow_bytes > 0 && settings->config.lineage_bytes == 0) {
+        fprintf(
+            stderr,
+            "plasmon-head: --shadow-bytes (PLASMON_SHADOW_BYTES) needs --lineage-bytes: "
+            "without records of calls nothing that is lost is made again\n");
+        return 2;
+    }
     if (settings->journal.url == NULL &&
         (settings->standby || settings->password[0] != '\0' ||
          settings->config.log_bytes_max != 0 || settings->journal.lease_ms != 0 ||
@@ -711,8 +718,12 @@ static int run(struct settings *settings)
     for (size_t i = 0; i < settings->address_count; i++) {
         const char *address = settings->addresses[i];
         bool unix_socket    = strncmp(address, "unix:", 5) == 0;
+        char port[24]       = "";
 
-        pl_info("head", "listening on %s%s", address,
+        if (!unix_socket && strcmp(address + strlen(address) - 2, ":0") == 0) {
+            (void)snprintf(port, sizeof(port), ", port %d", serve_port(runner.serve, i));
+        }
+        pl_info("head", "listening on %s%s%s", address, port,
                 unix_socket               ? ""
                 : settings->trust != NULL ? " (TLS, both sides with certificates)"
                 : !address_local(address)

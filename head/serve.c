@@ -300,6 +300,11 @@ err_free:
     return status;
 }
 
+int serve_port(const struct serve *serve, size_t index)
+{
+    return rpc_server_port(serve->server, index);
+}
+
 plasmon_status_t serve_begin(struct serve *serve, struct head_journal *journal,
                              struct pl_err *err)
 {

@@ -180,6 +180,8 @@ plasmon_status_t serve_create(struct rpc_loop *loop, const struct serve_config *
 plasmon_status_t serve_begin(struct serve *serve, struct head_journal *journal,
                              struct pl_err *err) PL_MUST_CHECK;
 void serve_destroy(struct serve *serve); /* after the loop stopped */
+/* As rpc_server_port(): which one port 0 of address number `index` became. */
+int serve_port(const struct serve *serve, size_t index);
 plasmon_status_t serve_add_fd(struct serve *serve, int fd) PL_MUST_CHECK; /* takes fd */
 uint64_t serve_now_ms(const struct serve *serve);
 /* A stream that came at since_ms should have said hello by now; the text says so. */

@@ -109,6 +109,20 @@ second_head_on_the_socket_refused() {
     echo "$said"
     echo "$said" | grep -q "$local: another process serves it" && run "$local" # which still belongs to the first
 }
+any_port_is_told() {
+    "$PLASMON_BIN_DIR/plasmon-head" --listen 127.0.0.1:0 2>"$XDG_RUNTIME_DIR/any" &
+    pid=$!
+    until grep -q 'listening on' "$XDG_RUNTIME_DIR/any"; do
+        kill -0 "$pid" || return 1
+        sleep 0.05
+    done
+    cat "$XDG_RUNTIME_DIR/any"
+    any=$(sed -n 's/.*listening on 127.0.0.1:0, port \([0-9]*\)$/\1/p' "$XDG_RUNTIME_DIR/any")
+    result=0
+    [ -n "$any" ] && "$plasmon" status --address "127.0.0.1:$any" || result=1
+    kill "$pid" && wait "$pid"
+    return $result
+}
 two_programs_at_once() {
     run "$local" &
     first=$!
@@ -194,6 +208,7 @@ gone_is_told() {
     echo "$said" | grep -q "$local"
 }
 
+claim a_head_at_port_0_says_which_one_it_became any_port_is_told
 claim start_returns_when_the_devices_are_ready start
 claim what_start_says_lets_a_program_in what_start_says_suffices
 claim commands_need_no_address_and_no_token_of_what_was_started_here nothing_more_is_needed_here

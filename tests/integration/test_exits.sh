@@ -90,7 +90,8 @@ mistakes_of_daemons() {
         "ends 2 store1 $PLASMON_BIN_DIR/plasmon-store --nonsense" "ends 2 store2 $PLASMON_BIN_DIR/plasmon-store --head" \
         "ends 2 worker1 $PLASMON_BIN_DIR/plasmon-worker --nonsense" "ends 0 head6 $PLASMON_BIN_DIR/plasmon-head --help" \
         "ends 0 store3 $PLASMON_BIN_DIR/plasmon-store --help" "ends 0 worker2 $PLASMON_BIN_DIR/plasmon-worker --help" \
-        "ends 0 head7 $PLASMON_BIN_DIR/plasmon-head --version"
+        "ends 0 head7 $PLASMON_BIN_DIR/plasmon-head --version" \
+        "ends 2 head8 $PLASMON_BIN_DIR/plasmon-head --listen $nowhere --shadow-bytes 1M"
 }
 mistakes_of_commands() {
     set -- "ends 2 nothing $plasmon" "ends 2 unknown $plasmon unknown" "ends 0 help $plasmon --help" "ends 0 version $plasmon version"

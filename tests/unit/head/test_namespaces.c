@@ -133,6 +133,9 @@ TEST(tokens_are_read_beside_the_file_and_must_be_private)
     ASSERT_EQ(unlink(path), 0);
     ASSERT_STATUS(head_namespaces_read(path, &namespaces, &err), PLASMON_ENOENT);
     ASSERT_CONTAINS(err.text, path);
+    ASSERT_TRUE(head_namespaces_read(dir, &namespaces, &err) != PLASMON_OK);
+    ASSERT_CONTAINS(err.text, "cannot read"); /* a folder: not as if it were empty */
+    ASSERT_CONTAINS(err.text, "Is a directory");
     ASSERT_EQ(rmdir(dir), 0);
 }
 
