@@ -153,7 +153,7 @@ with_a_cluster() {
 }
 each_example() {
     set --
-    for example in 01_hello 04_views 05_reduce 06_source 07_replay; do
+    for example in 01_hello 04_views 05_reduce 06_source 07_replay 08_stream 09_average; do
         set -- "$@" "ends 0 $example $examples/$example"
     done
     PLASMON_TOKEN=secret-of-the-test PLASMON_ADDRESS=$here many "$@"
