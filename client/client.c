@@ -483,7 +483,7 @@ static plasmon_status_t wait_devices(struct plasmon_client *client, uint32_t tim
     }
     (void)pl_err_set(&err, PLASMON_ETIMEDOUT,
                      "no device of the private cluster came up within %u ms", timeout_ms);
-    embedded_add_log(&client->embedded, &err);
+    embedded_add_start_log(&client->embedded, &err);
     return error_from(&err, PLASMON_ETIMEDOUT);
 }
 

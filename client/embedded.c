@@ -21,7 +21,9 @@
 
 #define LOG_BYTES               (64u << 10)
 #define ARGS_MAX                48
-#define EMBEDDED_SPILL_DIRS_MAX 8u /* as plasmon-store takes them */
+#define LAST_WORDS_BYTES        255
+#define FIRST_WORDS_BYTES       128 /* both and what is before them fit into struct pl_err */
+#define EMBEDDED_SPILL_DIRS_MAX 8u  /* as plasmon-store takes them */
 
 void embedded_init(struct embedded *embedded)
 {
@@ -256,7 +258,7 @@ plasmon_status_t embedded_start(struct embedded *embedded,
 
 void embedded_add_log(const struct embedded *embedded, struct pl_err *err)
 {
-    char text[256], hint[SPAWN_HINT_BYTES], *words = text, *line;
+    char text[LAST_WORDS_BYTES + 1], hint[SPAWN_HINT_BYTES], *words = text, *line;
     size_t length;
     off_t end;
     ssize_t got;
@@ -286,6 +288,23 @@ void embedded_add_log(const struct embedded *embedded, struct pl_err *err)
                    "; its last words: %s%s", words, spawn_limit_hint(hint));
 }
 
+void embedded_add_start_log(const struct embedded *embedded, struct pl_err *err)
+{
+    char text[FIRST_WORDS_BYTES + 1];
+    off_t end   = embedded->log_fd >= 0 ? lseek(embedded->log_fd, 0, SEEK_CUR) : 0;
+    ssize_t got = end > LAST_WORDS_BYTES /* else all of it is last words */
+                      ? pread(embedded->log_fd, text, sizeof(text) - 1, 0)
+                      : 0;
+
+    if (got > 0) {
+        text[got]                 = '\0';
+        text[strcspn(text, "\n")] = '\0';
+        (void)snprintf(err->text + strlen(err->text), sizeof(err->text) - strlen(err->text),
+                       "; its first words: %s", text);
+    }
+    embedded_add_log(embedded, err);
+}
+
 plasmon_status_t embedded_head_fd(struct embedded *embedded, struct shared *shared,
                                   bool again, uint32_t timeout_ms, int *out_fd,
                                   struct pl_err *err)
@@ -298,7 +317,7 @@ plasmon_status_t embedded_head_fd(struct embedded *embedded, struct shared *shar
 
         (void)pl_err_set(err, status, "the private cluster did not start: %.200s",
                          cause.text);
-        embedded_add_log(embedded, err);
+        embedded_add_start_log(embedded, err);
     }
     return status;
 }
@@ -329,12 +348,17 @@ plasmon_status_t embedded_explain(const struct embedded *embedded, plasmon_statu
 {
     struct pl_err err = {0};
 
-    if (embedded->pidfd < 0 || !wait_gone(embedded->pidfd, EXPLAIN_MS)) {
+    if (embedded->pidfd < 0) {
         return status;
     }
-    (void)pl_err_set(&err, PLASMON_ECLOSED, "the private cluster ended as it started");
-    embedded_add_log(embedded, &err);
-    return error_from(&err, PLASMON_ECLOSED);
+    if (!wait_gone(embedded->pidfd, EXPLAIN_MS)) {
+        (void)pl_err_set(&err, status, "%.200s", plasmon_error(NULL));
+    } else {
+        status =
+            pl_err_set(&err, PLASMON_ECLOSED, "the private cluster ended as it started");
+    }
+    embedded_add_start_log(embedded, &err);
+    return error_from(&err, status);
 }
 
 void embedded_finish(struct embedded *embedded, uint32_t timeout_ms)

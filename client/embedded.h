@@ -28,10 +28,15 @@ plasmon_status_t embedded_start(struct embedded *embedded,
 plasmon_status_t embedded_head_fd(struct embedded *embedded, struct shared *shared,
                                   bool again, uint32_t timeout_ms, int *out_fd,
                                   struct pl_err *err) PL_MUST_CHECK;
-/* Put the last lines that the daemons wrote onto the end of the text. */
-/* The first session failed. If that is because the cluster ended: ECLOSED, with its last words in place of gRPC's. */
+/*
+ * The first session failed with this thread's error. If that is because the cluster ended: ECLOSED, with its words in place of gRPC's. Else
+ * they follow what is said already.
+ */
 plasmon_status_t embedded_explain(const struct embedded *embedded, plasmon_status_t status);
+/* Put the last lines that the daemons wrote onto the end of the text. */
 void embedded_add_log(const struct embedded *embedded, struct pl_err *err);
+/* Of a cluster that did not start: before them the first line, which is the cause where all else is what came of it. */
+void embedded_add_start_log(const struct embedded *embedded, struct pl_err *err);
 /* shared_finish() was called: wait for the store's end, kill it after timeout_ms. */
 void embedded_finish(struct embedded *embedded, uint32_t timeout_ms);
 /* In a forked child. */

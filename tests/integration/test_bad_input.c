@@ -176,6 +176,48 @@ TEST(wrong_options_are_named)
     ASSERT_CONTAINS(plasmon_error(NULL), "whim");
 }
 
+/*
+ * A variable that a daemon of a private cluster refuses: what that one said is the cause, and it is the first of many words when the others
+ * say what came of it.
+ */
+static void expect_named(const char *variable, const char *value)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
+    plasmon_status_t status;
+    bool named = false;
+
+    options.gpus        = "none";
+    options.cpu_devices = 2;
+    ASSERT_EQ(setenv(variable, value, 1), 0);
+    /* Nobody waits for what a slow machine has not come to yet. */
+    options.connect_timeout_ms = 1000;
+    do {
+        status = plasmon_init(&options, &client);
+        ASSERT_TRUE(status != PLASMON_OK);
+        named = strstr(plasmon_error(NULL), variable) != NULL;
+        options.connect_timeout_ms *= 2;
+    } while (!named && status == PLASMON_ETIMEDOUT && options.connect_timeout_ms < 64000);
+    if (!named) {
+        test_fail(__FILE__, __LINE__, "%s does not name %s", plasmon_error(NULL), variable);
+    }
+    ASSERT_EQ(unsetenv(variable), 0);
+}
+
+TEST(a_variable_that_the_head_refuses_is_named)
+{
+    cluster_tag();
+    expect_named("PLASMON_LINEAGE_BYTES", "plenty");
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
+TEST(a_variable_that_every_worker_refuses_is_named)
+{
+    cluster_tag();
+    expect_named("PLASMON_RUN_STREAMS", "99");
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
 /* ------------------------------------------------------------------------------------------------ a cluster with names */
 
 /* A head with the token "right" and one CPU device; ends with the test. */
