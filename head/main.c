@@ -730,6 +730,9 @@ static int run(struct settings *settings)
                     ? " (in the clear: whoever sees that network sees "
                       "the token; --tls-ca, --tls-cert and --tls-key "
                       "encrypt)"
+                : settings->token[0] == '\0'
+                    ? " (no token: every user of this machine may run code here; "
+                      "--token-file keeps them out)"
                     : "");
     }
     if (settings->config.metrics != NULL) {

@@ -117,8 +117,9 @@ any_port_is_told() {
         sleep 0.05
     done
     cat "$XDG_RUNTIME_DIR/any"
-    any=$(sed -n 's/.*listening on 127.0.0.1:0, port \([0-9]*\)$/\1/p' "$XDG_RUNTIME_DIR/any")
+    any=$(sed -n 's/.*listening on 127.0.0.1:0, port \([0-9]*\).*/\1/p' "$XDG_RUNTIME_DIR/any")
     result=0
+    grep -q 'every user of this machine' "$XDG_RUNTIME_DIR/any" || result=1 # there is no token
     [ -n "$any" ] && "$plasmon" status --address "127.0.0.1:$any" || result=1
     kill "$pid" && wait "$pid"
     return $result
