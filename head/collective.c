@@ -311,6 +311,7 @@ plasmon_status_t head_collective(struct head_core *core, struct head_client *cli
                                        .task      = task,
                                        .group     = head_group_create(core, client, task->id),
                                        .op        = task->collective->op,
+                                       .landed    = PL_VEC_INIT(struct head_buffer *),
                                        .out_count = (uint32_t)task->collective->n_place};
     struct head_run outs            = {
                    .client = client, .label = task->label, .args = args, .arg_count = task->n_args};

@@ -1,6 +1,6 @@
 /*
- * Collectives, inside: collective.c has members and results, collective_ways.c decides who does what; collective_step.c (copies), collective_reduce.c and
- * collective_together.c (by a team) start the launches.
+ * Collectives, inside: collective.c has members and results, collective_ways.c decides who does what; collective_step.c (copies), collective_hosts.c (what comes to a
+ * host once), collective_reduce.c and collective_together.c (by a team) start the launches.
  */
 #ifndef HEAD_COLLECTIVE_H
 #define HEAD_COLLECTIVE_H
@@ -47,6 +47,7 @@ struct collective {
     struct collective_part *ins; /* held arrays */
     uint32_t out_count;
     struct collective_out *outs;
+    struct pl_vec landed;         /* struct head_buffer *, held (collective_hosts.c) */
     struct head_failure *failure; /* owned: why it cannot go on */
 };
 
@@ -99,6 +100,15 @@ static inline struct pl_box collective_slab(const struct pl_box *box, uint32_t i
     out.start[0] += out.count[0] * index;
     return out;
 }
+
+/* ---- collective_hosts.c */
+/*
+ * All results' devices are about to read all of the parts: what of them is on no device of a result's host comes there, to one of these devices, and is found
+ * there until collective_hosts_end(). false: c->failure.
+ */
+bool collective_hosts_begin(struct collective *c, const struct collective_part *parts,
+                            uint32_t count);
+void collective_hosts_end(struct collective *c);
 
 /* ---- collective_reduce.c */
 /*

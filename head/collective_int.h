@@ -6,7 +6,7 @@
 
 /* ---- collective_step.c: one launch while it is put together; there is one at a time */
 
-/* What was kept apart for the step before may be spilled, but not results that are half made. */
+/* What was kept apart for the step before may be spilled, but not results that are half made, nor what was brought to a host for all of them. */
 void collective_plan_begin(struct collective *c);
 /* New memory, the caller's. NULL: c->failure. */
 struct head_buffer *collective_fresh_buffer(struct collective *c,

@@ -60,6 +60,9 @@ void collective_plan_begin(struct collective *c)
             head_spill_keep_buffer(c->core, c->outs[i].buffer);
         }
     }
+    for (size_t i = 0; i < c->landed.count; i++) {
+        head_spill_keep_buffer(c->core, *(struct head_buffer **)pl_vec_at(&c->landed, i));
+    }
 }
 
 struct head_buffer *collective_fresh_buffer(struct collective *c,

@@ -9,7 +9,7 @@
  *                   reduce-scatter, and all-gather.
  *   reduce          the same segments, brought to one device; little, or of two members: that device reduces all of it.
  *   reduce-scatter  each device reduces its part
- *   all-gather, all-to-all   one copy on each device
+ *   all-gather, all-to-all   one copy on each device; what all devices of a host want comes to it once (collective_hosts.c)
  *   broadcast       one copy on each device; much: along a chain of devices, part by part. Between hosts as a tree, too: see struct broadcast
  *
  * ORDER OF REDUCTION. For each element one `fold`: member 0, then the tree over members 1, 2, ... of kernels/cpu_elementwise.c. It does
@@ -155,12 +155,17 @@ static bool all_gather(struct collective *c)
     bool ok =
         c->task->collective->way != COLLECTIVE_NCCL || collective_gather_together(c, &done);
 
-    for (uint32_t i = 0; ok && !done && i < c->out_count; i++) {
+    if (!ok || done) {
+        return ok;
+    }
+    ok = collective_hosts_begin(c, c->ins, c->count);
+    for (uint32_t i = 0; ok && i < c->out_count; i++) {
         for (uint32_t k = 0; k < c->count; k++) {
             boxes[k] = collective_slab(&c->outs[i].made.box, k, c->count);
         }
         ok = gather(c, i, c->ins, boxes, c->count);
     }
+    collective_hosts_end(c);
     return ok;
 }
 
@@ -199,11 +204,12 @@ static bool reduce_scatter(struct collective *c)
 static bool reduce_directly(struct collective *c)
 {
     const struct pl_box whole = collective_at_zero(&c->ins[0].box);
-    bool ok                   = true;
+    bool ok                   = collective_hosts_begin(c, c->ins, c->count);
 
     for (uint32_t i = 0; ok && i < c->out_count; i++) {
         ok = collective_reduce(c, c->outs[i].device, i, &whole, &c->outs[i].made);
     }
+    collective_hosts_end(c);
     return ok;
 }
 
@@ -258,7 +264,7 @@ static bool joins(const struct collective *c, const struct chunk *chunk)
 static bool chunk_gather(struct collective *c, const struct chunk *chunk)
 {
     bool together = joins(c, chunk);
-    bool ok       = true;
+    bool ok       = collective_hosts_begin(c, chunk->sum, chunk->count);
 
     for (uint32_t i = 0; ok && i < c->out_count; i++) {
         struct collective_part from[WIRE_COLLECTIVE_MAX];
@@ -275,6 +281,7 @@ static bool chunk_gather(struct collective *c, const struct chunk *chunk)
                                         chunk->axis)
                       : collective_copy(c, &c->outs[i], &cover, from, boxes, chunk->count);
     }
+    collective_hosts_end(c);
     return ok;
 }
 

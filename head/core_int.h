@@ -42,7 +42,7 @@
  *     dealt.c     arrays that are dealt over the devices, where a queue says little
  *     index.c     one task a point of an index space
  *     host_copy.c put from and get into memory of the client's host
- *     collective.h  all-reduce and the like: collective.c members and results, collective_ways.c who does what, collective_step.c by which launches
+ *     collective.h  all-reduce and the like: collective.c members and results, collective_ways.c who does what, collective_step.c by which launches, collective_hosts.c between hosts
  *     graph.h     recorded graphs: graph_record.c, graph_plan.c, graph_components.c, graph_nodes.c, graph_launch.c
  *   second.h    values that are to be in two places: second.c, second_safe.c, second_place.c
  *   space.h     namespaces and their quotas: space.c; namespaces.c reads their file

@@ -220,3 +220,12 @@ struct head_instance *head_move_source(struct head_core *core, struct head_tile 
     }
     return best != NULL ? best : joint;
 }
+
+bool head_move_from_afar(struct head_core *core, struct head_tile *tile,
+                         const struct pl_box *box, const struct head_device *to)
+{
+    const struct head_instance *source = head_move_source(core, tile, box, to);
+
+    return source != NULL && (head_device_apart(source->buffer->device, to) ||
+                              !pl_box_contains(&source->box, box));
+}

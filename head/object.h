@@ -348,6 +348,9 @@ void head_written_forget(struct head_buffer *buffer);
 struct head_buffer *head_move_read(struct head_core *core, struct head_array *array,
                                    const struct pl_box *box, struct head_device *device,
                                    bool exact, struct head_failure **out_failure);
+/* Would some of the box of the tile come from another host? false, too, if it is nowhere that it could come from. */
+bool head_move_from_afar(struct head_core *core, struct head_tile *tile,
+                         const struct pl_box *box, const struct head_device *to);
 /* A buffer, there or on a device whose memory it has mapped, with all of the box side by side: a launch of the device can read it where it is. */
 struct head_buffer *head_move_reach(const struct head_core *core, struct head_array *array,
                                     const struct pl_box *box,

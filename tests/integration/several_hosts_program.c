@@ -6,6 +6,7 @@
  *   several_hosts_program pairs DEVICES         the same, without what is written in place
  *   several_hosts_program many DEVICES ELEMENTS    one array that all devices of the other hosts want at once; how long that takes
  *   several_hosts_program broadcast DEVICES ELEMENTS   the same by one call
+ *   several_hosts_program gather|sum DEVICES ELEMENTS  one array a device, of which each gets all, one behind the other, or their sum; likewise
  *   several_hosts_program leave DEVICES FIFO NODE  after a line on stdout that node leaves (a byte comes through FIFO); nothing is lost
  *   several_hosts_program loss DEVICES FIFO     after a line on stdout a host is killed (a byte comes through FIFO); what lay there is lost,
  *                                       what lies elsewhere is not, and the rest of the cluster goes on
@@ -218,6 +219,41 @@ static void many(int devices, int64_t count, int broadcast)
         must(plasmon_release(px, sums[i]), "release");
     }
     must(plasmon_release(px, made), "release");
+}
+
+/* An all-gather of an array a device, or an all-reduce. */
+static void all_to_each(int devices, int64_t count, int sum)
+{
+    struct plasmon_ref *members[DEVICES_MAX], *results[DEVICES_MAX];
+    uint32_t parts = (uint32_t)devices;
+    double begun;
+
+    for (int d = 0; d < devices; d++) {
+        members[d] = arange(count, 1000.0 * d, d);
+    }
+    must(plasmon_wait(px, members, parts, parts, 60000, NULL, NULL), "the arrays");
+    begun = now();
+    must(sum ? plasmon_all_reduce(px, PLASMON_REDUCE_SUM, members, parts, NULL, results,
+                                  NULL)
+             : plasmon_all_gather(px, members, parts, NULL, results, NULL),
+         "the collective");
+    must(plasmon_wait(px, results, parts, parts, 90000, NULL, NULL), "the results");
+    printf("%u results after %.2f s\n", parts, now() - begun);
+    for (int d = 0; d < devices; d++) {
+        int64_t length = sum ? count : count * devices;
+        double *got    = get(results[d], length);
+
+        for (int64_t e = 0; e < length; e++) {
+            double gathered = 1000.0 * (double)(e / count) + (double)(e % count);
+
+            expect(got[e] ==
+                       (sum ? devices * (500.0 * (devices - 1) + (double)e) : gathered),
+                   "an element of what each got");
+        }
+        free(got);
+        must(plasmon_release(px, results[d]), "release");
+        must(plasmon_release(px, members[d]), "release");
+    }
 }
 
 /* A device of the host of that name: hosts are numbered as they join. */
@@ -451,9 +487,10 @@ int main(int argc, char **argv)
     int devices = argc > 2 ? atoi(argv[2]) : 0;
 
     if (devices < 2 || devices > DEVICES_MAX) {
-        fprintf(stderr,
-                "usage: several_hosts_program move|pairs|many|broadcast|leave|loss|rebuild|"
-                "twice DEVICES [ELEMENTS | FIFO [NODE]]\n");
+        fprintf(
+            stderr,
+            "usage: several_hosts_program move|pairs|many|broadcast|gather|sum|leave|loss|"
+            "rebuild|twice DEVICES [ELEMENTS | FIFO [NODE]]\n");
         return 2;
     }
     must(plasmon_init(NULL, &px), "init");
@@ -469,6 +506,9 @@ int main(int argc, char **argv)
         many(devices, atoll(argv[3]), 0);
     } else if (strcmp(argv[1], "broadcast") == 0 && argc > 3) {
         many(devices, atoll(argv[3]), 1);
+    } else if ((strcmp(argv[1], "gather") == 0 || strcmp(argv[1], "sum") == 0) &&
+               argc > 3) {
+        all_to_each(devices, atoll(argv[3]), strcmp(argv[1], "sum") == 0);
     } else if (strcmp(argv[1], "rebuild") == 0 && argc > 3) {
         rebuild(argv[3]);
     } else if (strcmp(argv[1], "twice") == 0 && argc > 3) {

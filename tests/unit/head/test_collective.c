@@ -486,6 +486,128 @@ TEST(a_slow_host_is_no_link_of_a_broadcast)
     end();
 }
 
+/* Members one a device, results likewise. */
+static void to_all_of(uint32_t kind, uint32_t op, uint32_t hosts, uint64_t elements)
+{
+    uint32_t places[2 * DEVICES];
+
+    for (uint32_t device = 0; device < 2 * hosts; device++) {
+        places[device] = device + 1;
+    }
+    make_members(2 * hosts, kind == PLASMON__V1__COLLECTIVE_KIND__ALL_GATHER
+                                ? elements / (2 * hosts)
+                                : elements);
+    collective(kind, op, 2 * hosts, 2 * hosts, elements, places);
+}
+
+/* How many bytes come to the host over the network, half of them to each of its two devices. */
+static uint64_t come(uint32_t host, uint32_t hosts)
+{
+    uint64_t bytes[2] = {0, 0};
+
+    for (uint32_t from = 0; from < 2 * hosts; from++) {
+        for (uint32_t i = 0; i < 2 && from / 2 != host; i++) {
+            bytes[i] += sent(from, 2 * host + i);
+        }
+    }
+    ASSERT_EQ(bytes[0], bytes[1]);
+    return bytes[0] + bytes[1];
+}
+
+static bool lies_on(uint64_t ref, uint32_t device)
+{
+    struct head_array *array = array_of(ref);
+
+    return head_move_common(array, &array->extent, head_device_at(core, device), false) !=
+           NULL;
+}
+
+/* What they are brought in is let go: it was to be read once. */
+static void check_gathered(uint32_t hosts, uint64_t elements)
+{
+    begin_hosts(hosts);
+    to_all_of(PLASMON__V1__COLLECTIVE_KIND__ALL_GATHER, 0, hosts, 2 * hosts * elements);
+    for (uint32_t host = 0; host < hosts; host++) {
+        ASSERT_EQ(come(host, hosts), (2 * hosts - 2) * 4 * elements);
+    }
+    for (uint32_t device = 0; device < 2 * hosts; device++) {
+        for (uint32_t member = 0; member < 2 * hosts; member++) {
+            ASSERT_TRUE(lies_on(101 + member, device) == (device == member));
+        }
+        ASSERT_TRUE(lies_on(201 + device, device));
+    }
+}
+
+TEST(gathered_members_come_to_a_host_once)
+{
+    check_gathered(3, 2); /* little */
+    end();
+    check_gathered(3, 64); /* as trees */
+    ASSERT_EQ(sent(0, 2) + sent(0, 3), 4 * 64);
+    ASSERT_EQ(sent(0, 4) + sent(0, 5), 4 * 64);
+    end();
+}
+
+/* Each host sends to the next one alone: its own members, then those that it has of the one before. */
+TEST(large_members_are_gathered_around_a_ring_of_hosts)
+{
+    enum { HOSTS = 3, ELEMENTS = 256 };
+
+    check_gathered(HOSTS, ELEMENTS);
+    for (uint32_t from = 0; from < 2 * HOSTS; from++) {
+        for (uint32_t to = 0; to < 2 * HOSTS; to++) {
+            bool next = to / 2 == (from / 2 + 1) % HOSTS;
+
+            ASSERT_TRUE(from / 2 == to / 2 || next || sent(from, to) == 0);
+        }
+    }
+    end();
+}
+
+TEST(a_host_that_has_a_copy_of_a_member_is_not_sent_it)
+{
+    enum { HOSTS = 2, ELEMENTS = 64 };
+
+    begin_hosts(HOSTS);
+    make_members(2 * HOSTS, ELEMENTS);
+    core_submit(core, session, 9, 3, 101, NULL, 0);
+    head_core_flush(core);
+    ASSERT_EQ(sent(0, 3), 4 * ELEMENTS);
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_GATHER, 0, 2 * HOSTS, 2 * HOSTS,
+               2 * HOSTS * ELEMENTS, (const uint32_t[]){1, 2, 3, 4});
+    ASSERT_EQ(sent(0, 2) + sent(0, 3), 4 * ELEMENTS);
+    ASSERT_EQ(sent(1, 2) + sent(1, 3), 4 * ELEMENTS);
+    ASSERT_EQ(sent(3, 2), 2 * 4 * ELEMENTS); /* and its own */
+    end();
+}
+
+TEST(members_that_all_devices_reduce_come_to_a_host_once)
+{
+    enum { HOSTS = 3, ELEMENTS = 60 };
+
+    begin_hosts(HOSTS);
+    core->config.one_shot_bytes = 4 * ELEMENTS;
+    to_all_of(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, HOSTS, ELEMENTS);
+    for (uint32_t host = 0; host < HOSTS; host++) {
+        ASSERT_EQ(come(host, HOSTS), 4 * 4 * ELEMENTS);
+    }
+    end();
+}
+
+/* To be reduced there are two segments a host, of four members; and of the reduced ones the four of others. */
+TEST(reduced_segments_come_to_a_host_once)
+{
+    enum { HOSTS = 3, SEGMENT = 10 };
+
+    begin_hosts(HOSTS);
+    core->config.one_shot_bytes = 64; /* one chunk */
+    to_all_of(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, HOSTS, 2 * HOSTS * SEGMENT);
+    for (uint32_t host = 0; host < HOSTS; host++) {
+        ASSERT_EQ(come(host, HOSTS), 4 * SEGMENT * (2 * 4 + 4));
+    }
+    end();
+}
+
 TEST(results_come_to_the_devices_that_were_named)
 {
     static const uint32_t places[] = {4, 3, 2, 1};
