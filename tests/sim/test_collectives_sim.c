@@ -7,6 +7,8 @@
  * may fail: none of its launches overwrites what it reads. But where members are written in place, a crash may find one copy that reads and a
  * later one that writes the same bytes both begun, and then the first fails with ECONSUMED, as everywhere (docs/failure.md).
  *
+ * BETWEEN HOSTS. Another quarter has two of them, and all-gathers, too.
+ *
  * BY NCCL. Some programs want their all-reduces by teams (head/team.c), which break when a worker dies, and now and then by themselves. Theirs
  * are sums of small whole numbers, which are the same in any order.
  *
@@ -43,6 +45,7 @@ struct program {
     uint32_t count;
     bool in_place;
     bool nccl;
+    bool hosts;
     struct value values[COUNT_MAX];
     struct sim_answer *answers[STEPS_MAX];
     uint32_t steps;
@@ -110,7 +113,7 @@ static int64_t elements_of(const struct pl_view *view)
     return elements;
 }
 
-/* Element `at` of result `i`. */
+/* Element `at` of result `i`; members of so many elements. */
 static float meant(const struct sim_task *task, float (*members)[ELEMENTS_MAX],
                    uint32_t count, int64_t elements, uint32_t i, int64_t at)
 {
@@ -122,6 +125,8 @@ static float meant(const struct sim_task *task, float (*members)[ELEMENTS_MAX],
         return members[0][at];
     case PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL:
         return members[at / part][(int64_t)i * part + at % part];
+    case PLASMON__V1__COLLECTIVE_KIND__ALL_GATHER:
+        return members[at / elements][at % elements];
     default:
         for (uint32_t k = 0; k < count; k++) {
             x[k] = members[k][at];
@@ -195,11 +200,23 @@ static void apply(struct program *p, const struct sim_task *task, const struct p
         }
     }
     for (uint32_t i = 0; i < task->results; i++) {
-        for (int64_t k = 0; k < elements; k++) {
+        for (int64_t k = 0; k < elements_of(out); k++) {
             p->values[to[i]].data[element_of(&p->shape, out, k)] =
                 meant(task, read, members, elements, i, k);
         }
     }
+}
+
+/* Of which all of them, one behind the other, are as large as an array. false: there are no such views. */
+static bool gathered_view(const struct program *p, uint32_t members,
+                          struct pl_view *out_view)
+{
+    int64_t rows = p->shape.dim[0] / members;
+
+    *out_view          = pl_view_whole(&p->shape);
+    out_view->count[0] = rows;
+    out_view->start[0] = (int64_t)draw((uint64_t)(p->shape.dim[0] - rows) + 1);
+    return p->shape.dim[0] % members == 0;
 }
 
 /* New refs take the place of the members, which are let go: only of whole arrays. */
@@ -215,9 +232,11 @@ static void step(struct program *p)
                       .kind       = PLASMON__V1__TASK_KIND__TASK_COLLECTIVE,
                       .collective = p->nccl && draw(3) != 0 ? kinds[0] : kinds[draw(PL_COUNT(kinds))],
                       .results    = p->count};
-    bool makes         = !p->in_place || draw(3) == 0;
-    bool all_to_all    = task.collective == PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL;
-    bool whole         = makes || draw(p->nccl ? 5 : 2) != 1;
+    bool makes   = !p->in_place || draw(3) == 0;
+    bool gathers = p->hosts && draw(3) == 0;
+    bool all_to_all =
+        !gathers && task.collective == PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL;
+    bool whole         = makes || gathers || draw(p->nccl ? 5 : 2) != 1;
     struct pl_view in  = random_view(p, whole, all_to_all ? p->count : 1);
     struct pl_view out = in;
     uint32_t turn = (uint32_t)draw(p->count), members = p->count;
@@ -227,7 +246,13 @@ static void step(struct program *p)
     if (all_to_all && (in.count[0] % p->count != 0 || in.count[0] > p->shape.dim[0])) {
         return;
     }
-    if (task.collective == PLASMON__V1__COLLECTIVE_KIND__BROADCAST) {
+    if (gathers) {
+        task.collective = PLASMON__V1__COLLECTIVE_KIND__ALL_GATHER;
+        task.way        = p->nccl ? NCCL : 0;
+        if (!gathered_view(p, members, &in)) {
+            return;
+        }
+    } else if (task.collective == PLASMON__V1__COLLECTIVE_KIND__BROADCAST) {
         members = 1;
     } else if (!all_to_all) {
         task.reduction = reductions[draw(PL_COUNT(reductions) - p->nccl)];
@@ -246,7 +271,7 @@ static void step(struct program *p)
     }
     for (uint32_t i = 0; i < members; i++) {
         task.args[task.arg_count++] =
-            arg_of(PLASMON__V1__MODE__MODE_IN, p->values[i].ref, &in, whole);
+            arg_of(PLASMON__V1__MODE__MODE_IN, p->values[i].ref, &in, whole && !gathers);
     }
     for (uint32_t i = 0; i < task.results; i++) {
         struct sim_arg *arg = &task.args[task.arg_count++];
@@ -424,6 +449,9 @@ static void add_faults(uint64_t seed, struct sim_config *config)
         config->store_deaths_max = 1;
         config->cuts_max         = 4;
         config->cut_millionth    = 6000;
+    } else if (seed % 4 == 3) {
+        config->devices     = (uint32_t)pl_max_u64(config->devices, 2);
+        config->second_host = true;
     }
 }
 
@@ -468,6 +496,7 @@ static bool program_run(uint64_t seed, void *user)
         add_trouble(p, &config);
     }
     ASSERT_OK(sim_create(&config, &p->sim));
+    p->hosts  = config.second_host;
     p->client = &p->sim->clients[0];
     set_sizes(p);
     for (uint32_t i = 0; i < p->count; i++) {
