@@ -188,9 +188,11 @@ static struct graph_root *root_add(struct plasmon_client *client,
     return place;
 }
 
+/* Does what `a` says of its box say all of `b`, whichever came first? Only what overwrites forgets what had failed. */
 static bool write_covers(const struct graph_write *a, const struct graph_write *b)
 {
-    return a->whole || (!b->whole && pl_box_contains(&a->box, &b->box));
+    return (a->effect == WRITE_OVERWRITES || b->effect != WRITE_OVERWRITES) &&
+           (a->whole || (!b->whole && pl_box_contains(&a->box, &b->box)));
 }
 
 static struct pl_box box_join(const struct pl_box *a, const struct pl_box *b)

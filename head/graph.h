@@ -94,6 +94,9 @@ struct graph_operand {
     uint32_t
         writer; /* task that writes of it last: what it makes has its label; GRAPH_TASK_NONE: none does */
     struct pl_box hull;
+    struct pl_box *
+        kept; /* owned. INOUT: of it, what is not overwritten before it is read, disjoint; NULL: all */
+    uint32_t kept_count;
 };
 
 struct head_segment {

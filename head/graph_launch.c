@@ -214,11 +214,13 @@ static void start_segment(struct start_graph *start, const struct head_segment *
     for (size_t i = 0; i < count; i++) {
         const struct graph_operand *operand = pl_vec_at(&segment->operands, i);
 
-        args[i].mode  = operand->mode;
-        args[i].array = start->arrays[operand->slot];
-        args[i].view  = pl_view_of_box(&operand->hull);
-        args[i].hull  = operand->hull;
-        args[i].dtype = graph_slot_at(start->graph, operand->slot)->shape.dtype;
+        args[i].mode       = operand->mode;
+        args[i].array      = start->arrays[operand->slot];
+        args[i].view       = pl_view_of_box(&operand->hull);
+        args[i].hull       = operand->hull;
+        args[i].dtype      = graph_slot_at(start->graph, operand->slot)->shape.dtype;
+        args[i].kept       = operand->kept;
+        args[i].kept_count = operand->kept_count;
         if (operand->writer != GRAPH_TASK_NONE) {
             args[i].label = graph_task_at(start->graph, operand->writer)->run.label;
         }

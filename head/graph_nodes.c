@@ -3,7 +3,8 @@
  *
  * OPERANDS. What the segment touches of arrays that outlive it. Boxes of one slot that meet are joined to their hull, so operands of one
  * slot are disjoint and the segment can be started like any task. An operand is OUT when every element of it is written
- * before any is read, IN when none is written, else INOUT. Small parts of an array that are OUT and lie side by side are one operand: they are
+ * before any is read, IN when none is written, else INOUT. Of one that is INOUT, what is overwritten before it is read is no input: neither is it gathered nor does
+ * the launch fail with it (kept). Small parts of an array that are OUT and lie side by side are one operand: they are
  * made by one launch either way, and who gathers them on another device copies once. Not large ones: what they overwrite would have to be in one
  * piece, too, or there must be room for both.
  *
@@ -18,7 +19,7 @@
 
 #include <string.h>
 
-enum { COVER_BOXES_MAX = 64 };
+enum { COVER_BOXES_MAX = 256 };
 
 /* At 350 GB/s 48 us: many times what it costs to begin a copy, so larger ones may as well come part by part. */
 #define JOINED_BYTES_MAX (UINT64_C(16) << 20)
@@ -28,7 +29,8 @@ enum { COVER_BOXES_MAX = 64 };
 /* A box of a slot that becomes an operand. */
 struct cover {
     struct pl_box hull;
-    struct pl_vec open; /* struct pl_box: not written in the segment so far */
+    struct pl_vec open;  /* struct pl_box: neither written nor read in the segment so far */
+    struct pl_vec fresh; /* struct pl_box: overwritten before it was read */
     bool written;
     bool needs_old;
     uint32_t writer; /* the last task that writes of it; GRAPH_TASK_NONE */
@@ -110,8 +112,10 @@ static void cover_add(struct pl_vec *covers, const struct pl_box *box)
     }
     place = pl_vec_push(covers);
     PL_CHECK(place != NULL);
-    *place = (struct cover){
-        .hull = hull, .open = PL_VEC_INIT(struct pl_box), .writer = GRAPH_TASK_NONE};
+    *place = (struct cover){.hull   = hull,
+                            .open   = PL_VEC_INIT(struct pl_box),
+                            .fresh  = PL_VEC_INIT(struct pl_box),
+                            .writer = GRAPH_TASK_NONE};
 }
 
 static struct cover *cover_find(struct builder *builder, const struct graph_arg *arg)
@@ -137,62 +141,6 @@ static void box_push(struct pl_vec *boxes, const struct pl_box *box)
     *place = *box;
 }
 
-static bool meets_open(const struct cover *cover, const struct pl_box *box)
-{
-    for (size_t i = 0; i < cover->open.count; i++) {
-        if (pl_box_intersects(pl_vec_at(&cover->open, i), box)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void open_take(struct cover *cover, const struct pl_box *box)
-{
-    for (size_t i = cover->open.count; i-- > 0;) {
-        struct pl_box old = *(struct pl_box *)pl_vec_at(&cover->open, i);
-        struct pl_box rest[2 * PL_DIM_MAX];
-        unsigned count;
-
-        if (!pl_box_intersects(&old, box)) {
-            continue;
-        }
-        pl_vec_remove_unordered(&cover->open, i);
-        count = pl_box_subtract(&old, box, rest);
-        for (unsigned k = 0; k < count; k++) {
-            box_push(&cover->open, &rest[k]);
-        }
-    }
-    if (cover->open.count > COVER_BOXES_MAX) {
-        cover->needs_old = true; /* reads what it need not: slower, not wrong */
-        pl_vec_clear(&cover->open);
-    }
-}
-
-static void cover_use(struct cover *cover, const struct graph_arg *arg, uint32_t task)
-{
-    bool overwrites = arg->mode == PLASMON__V1__MODE__MODE_OUT && pl_view_dense(&arg->view);
-
-    if (graph_writes(arg->mode)) {
-        cover->written = true;
-        cover->writer  = task;
-    }
-    if (overwrites) {
-        open_take(cover, &arg->hull);
-    } else {
-        cover->needs_old |= meets_open(cover, &arg->hull);
-    }
-}
-
-static uint32_t cover_mode(const struct cover *cover)
-{
-    if (!cover->written) {
-        return PLASMON__V1__MODE__MODE_IN;
-    }
-    return cover->needs_old || cover->open.count > 0 ? PLASMON__V1__MODE__MODE_INOUT
-                                                     : PLASMON__V1__MODE__MODE_OUT;
-}
-
 /* Together they are a box. */
 static bool adjoin(const struct pl_box *a, const struct pl_box *b)
 {
@@ -212,6 +160,88 @@ static bool adjoin(const struct pl_box *a, const struct pl_box *b)
             b->start[differs] + b->count[differs] == a->start[differs]);
 }
 
+/* Out of each of the boxes. */
+static void boxes_take(struct pl_vec *boxes, const struct pl_box *box)
+{
+    for (size_t i = boxes->count; i-- > 0;) {
+        struct pl_box old = *(struct pl_box *)pl_vec_at(boxes, i);
+        struct pl_box rest[2 * PL_DIM_MAX];
+        unsigned count;
+
+        if (!pl_box_intersects(&old, box)) {
+            continue;
+        }
+        pl_vec_remove_unordered(boxes, i);
+        count = pl_box_subtract(&old, box, rest);
+        for (unsigned k = 0; k < count; k++) {
+            box_push(boxes, &rest[k]);
+        }
+    }
+}
+
+/* One box more of disjoint ones; with neighbours that it makes a larger box with, it is that box. */
+static void fresh_add(struct pl_vec *fresh, const struct pl_box *box)
+{
+    struct pl_box grown = *box;
+
+    for (size_t i = 0; i < fresh->count;) {
+        const struct pl_box *other = pl_vec_at(fresh, i);
+
+        if (!adjoin(other, &grown)) {
+            i++;
+            continue;
+        }
+        grown = hull_of(other, &grown);
+        pl_vec_remove_unordered(fresh, i);
+        i = 0; /* the larger one may adjoin others */
+    }
+    if (fresh->count < COVER_BOXES_MAX) { /* else it counts as read */
+        box_push(fresh, &grown);
+    }
+}
+
+/* A call uses the box: what of it was open is so no longer. */
+static void open_take(struct cover *cover, const struct pl_box *box, bool overwrites)
+{
+    for (size_t i = 0; i < cover->open.count; i++) {
+        struct pl_box part;
+
+        if (!pl_box_intersection(pl_vec_at(&cover->open, i), box, &part)) {
+            continue;
+        }
+        if (overwrites) {
+            fresh_add(&cover->fresh, &part);
+        } else {
+            cover->needs_old = true;
+        }
+    }
+    boxes_take(&cover->open, box);
+    if (cover->open.count > COVER_BOXES_MAX) {
+        cover->needs_old = true; /* reads what it need not: slower, and fails with more */
+        pl_vec_clear(&cover->open);
+    }
+}
+
+static void cover_use(struct cover *cover, const struct graph_arg *arg, uint32_t task)
+{
+    bool overwrites = arg->mode == PLASMON__V1__MODE__MODE_OUT && pl_view_dense(&arg->view);
+
+    if (graph_writes(arg->mode)) {
+        cover->written = true;
+        cover->writer  = task;
+    }
+    open_take(cover, &arg->hull, overwrites);
+}
+
+static uint32_t cover_mode(const struct cover *cover)
+{
+    if (!cover->written) {
+        return PLASMON__V1__MODE__MODE_IN;
+    }
+    return cover->needs_old || cover->open.count > 0 ? PLASMON__V1__MODE__MODE_INOUT
+                                                     : PLASMON__V1__MODE__MODE_OUT;
+}
+
 static bool covers_join(struct cover *cover, const struct cover *other, uint64_t element)
 {
     struct pl_box hull = hull_of(&cover->hull, &other->hull);
@@ -227,6 +257,12 @@ static bool covers_join(struct cover *cover, const struct cover *other, uint64_t
     return true;
 }
 
+static void cover_finish(struct cover *cover)
+{
+    pl_vec_finish(&cover->open);
+    pl_vec_finish(&cover->fresh);
+}
+
 /* Of one slot; they are disjoint. */
 static void neighbours_join(struct pl_vec *covers, uint64_t element)
 {
@@ -238,12 +274,35 @@ static void neighbours_join(struct pl_vec *covers, uint64_t element)
             struct cover *other = pl_vec_at(covers, k);
 
             if (covers_join(cover, other, element)) {
-                pl_vec_finish(&other->open);
+                cover_finish(other);
                 pl_vec_remove_unordered(covers, k);
                 k = i; /* the larger one may adjoin others */
             }
         }
     }
+}
+
+/*
+ * What the launch needs of what an INOUT operand was before: it fails with that, and with nothing that it overwrites before it reads it, as its calls would
+ * one by one.
+ */
+static void kept_find(const struct cover *cover, struct graph_operand *operand)
+{
+    struct pl_vec kept = PL_VEC_INIT(struct pl_box);
+
+    if (operand->mode != PLASMON__V1__MODE__MODE_INOUT || cover->fresh.count == 0) {
+        return;
+    }
+    box_push(&kept, &cover->hull);
+    for (size_t i = 0; i < cover->fresh.count && kept.count <= COVER_BOXES_MAX; i++) {
+        boxes_take(&kept, pl_vec_at(&cover->fresh, i));
+    }
+    if (kept.count <= COVER_BOXES_MAX) {
+        operand->kept = head_alloc(kept.count * sizeof(*operand->kept));
+        memcpy(operand->kept, kept.items, kept.count * sizeof(*operand->kept));
+        operand->kept_count = (uint32_t)kept.count;
+    }
+    pl_vec_finish(&kept);
 }
 
 static void operands_build(struct builder *builder)
@@ -293,6 +352,7 @@ static void operands_build(struct builder *builder)
                                                     .mode   = cover_mode(cover),
                                                     .hull   = cover->hull,
                                                     .writer = cover->writer};
+            kept_find(cover, place);
         }
     }
 }
@@ -570,7 +630,7 @@ static void builder_finish(struct builder *builder)
         struct pl_vec *covers = value;
 
         for (size_t k = 0; k < covers->count; k++) {
-            pl_vec_finish(&((struct cover *)pl_vec_at(covers, k))->open);
+            cover_finish(pl_vec_at(covers, k));
         }
         pl_vec_finish(covers);
         pl_free(covers);

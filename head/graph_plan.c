@@ -730,6 +730,9 @@ static void segment_destroy(struct head_segment *step)
         segment_destroy(
             graph_component_at(step, i)); /* which have none: once, not deeper */
     }
+    for (size_t i = 0; i < step->operands.count; i++) {
+        pl_free(((struct graph_operand *)pl_vec_at(&step->operands, i))->kept);
+    }
     for (size_t i = 0; i < step->parts.count; i++) {
         pl_free(((struct head_bytes *)pl_vec_at(&step->parts, i))->data);
     }

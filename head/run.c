@@ -59,6 +59,14 @@ struct head_failure *head_run_unknown(const struct head_run *run)
                                (unsigned long long)run->id, run->function);
 }
 
+const struct pl_box *head_arg_kept(const struct head_arg *arg, size_t i)
+{
+    if (arg->kept == NULL) {
+        return i == 0 ? &arg->hull : NULL;
+    }
+    return i < arg->kept_count ? &arg->kept[i] : NULL;
+}
+
 static bool covers_array(const struct head_arg *arg)
 {
     return pl_box_equal(&arg->hull, &arg->array->extent) && pl_view_dense(&arg->view);
@@ -84,6 +92,20 @@ static bool fits(const struct head_arg *arg, const struct head_buffer *buffer)
     return !arg->dense || head_view_without_gaps(&arg->view, &buffer->frame);
 }
 
+/* What is kept of it comes into its fresh buffer; what it overwrites before it reads it does not: it may have failed. */
+static bool gather_kept(struct start *start, const struct head_arg *arg, uint32_t number)
+{
+    const struct pl_box *box;
+
+    for (size_t i = 0; (box = head_arg_kept(arg, i)) != NULL; i++) {
+        if (!head_move_pieces(start->core, arg->array, box, arg->buffer, number,
+                              &start->pieces, &start->held, &start->failure)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /*
  * OUT and INOUT. A segment of a graph also writes all of an array where it is: then it finds the same addresses the next time, at the
  * price of waiting for those who still read the last launch's.
@@ -93,8 +115,10 @@ static bool gather_written(struct start *start, struct head_operand *operand,
 {
     bool keeps = arg->mode == PLASMON__V1__MODE__MODE_INOUT || !pl_view_dense(&arg->view);
 
-    operand->writes = true;
-    operand->reads  = keeps;
+    operand->writes     = true;
+    operand->reads      = keeps;
+    operand->kept       = arg->kept;
+    operand->kept_count = arg->kept_count;
     if (keeps || !covers_array(arg) || start->run->segment != NULL) {
         arg->buffer = head_move_common(arg->array, &arg->hull, start->device,
                                        start->run->record == NULL ||
@@ -123,8 +147,7 @@ static bool gather_written(struct start *start, struct head_operand *operand,
     operand->fresh = true;
     if (keeps) {
         operand->reads = false; /* its pieces do */
-        return head_move_pieces(start->core, arg->array, &arg->hull, arg->buffer, number,
-                                &start->pieces, &start->held, &start->failure);
+        return gather_kept(start, arg, number);
     }
     return true;
 }
@@ -258,15 +281,18 @@ static struct head_device *choose_device(struct head_core *core, const struct he
 static struct head_failure *failed_input(const struct head_run *run)
 {
     for (size_t i = 0; i < run->arg_count; i++) {
-        const struct head_arg *arg = &run->args[i];
-        struct head_failure *failure;
+        const struct head_arg *arg   = &run->args[i];
+        struct head_failure *failure = NULL;
+        const struct pl_box *box;
 
         if (arg->mode != PLASMON__V1__MODE__MODE_IN &&
             arg->mode != PLASMON__V1__MODE__MODE_INOUT &&
             !(arg->mode == PLASMON__V1__MODE__MODE_OUT && !pl_view_dense(&arg->view))) {
             continue;
         }
-        failure = head_array_failure(arg->array, &arg->hull);
+        for (size_t k = 0; failure == NULL && (box = head_arg_kept(arg, k)) != NULL; k++) {
+            failure = head_array_failure(arg->array, box);
+        }
         if (failure != NULL) {
             return head_failure_create(
                 PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,

@@ -21,6 +21,9 @@ struct head_arg {
     uint32_t reduce_op;
     bool dense;        /* the function takes it only without gaps */
     const char *label; /* of what is written; with labels_apart alone. NULL: none */
+    const struct pl_box *
+        kept; /* INOUT of a segment: all that it needs of what was there, disjoint; NULL: the hull */
+    size_t kept_count;
     /* Filled while the call is being placed and started. */
     struct head_buffer *buffer; /* held */
     bool in_place;
@@ -65,6 +68,8 @@ static inline bool head_mode_writes(uint32_t mode)
 plasmon_status_t head_arg_resolve(struct head_core *core, struct head_client *client,
                                   const Plasmon__V1__Arg *wire, struct head_arg *arg,
                                   struct pl_err *err);
+/* The boxes of what was there that an argument which reads needs, one after the other; NULL: that was the last one. */
+const struct pl_box *head_arg_kept(const struct head_arg *arg, size_t i);
 /* Do the elements of the view lie side by side, in C order, in a buffer that holds `frame`? */
 bool head_view_without_gaps(const struct pl_view *view, const struct pl_box *frame);
 /* It calls a function that its client has not defined: why it fails; NULL: it does not. */

@@ -859,6 +859,19 @@ static bool room_for_all(const struct head_run *run, const struct head_device *d
     return device->bytes_live + COPIES_OF_AN_ARGUMENT * bytes <= room_of(device);
 }
 
+static bool bring_kept(struct head_core *core, const struct head_arg *arg,
+                       struct head_device *device, struct head_failure **out_failure)
+{
+    const struct pl_box *box;
+
+    for (size_t i = 0; (box = head_arg_kept(arg, i)) != NULL; i++) {
+        if (!head_spill_bring(core, arg->array, box, device, out_failure)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool head_spill_for_run(struct head_core *core, const struct head_run *run,
                         struct head_device *device, struct head_failure **out_failure)
 {
@@ -883,8 +896,7 @@ bool head_spill_for_run(struct head_core *core, const struct head_run *run,
                     bytes == back ? HEAD_SPILL_FOR_RETURN : HEAD_SPILL_FOR_NEW);
     for (size_t i = 0; i < run->arg_count; i++) {
         if (reads_array(&run->args[i]) &&
-            !head_spill_bring(core, run->args[i].array, &run->args[i].hull, device,
-                              out_failure)) {
+            !bring_kept(core, &run->args[i], device, out_failure)) {
             return false;
         }
     }

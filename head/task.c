@@ -233,8 +233,14 @@ static void collect_edges(struct head_task *task, const struct head_launch *laun
         const struct head_operand *operand = &launch->operands[i];
 
         if (!operand->fresh) {
-            head_hazard_collect(operand->buffer, &operand->box, operand->reads,
-                                operand->writes, &builder.after, &builder.producers);
+            head_hazard_collect(operand->buffer, &operand->box,
+                                operand->reads && operand->kept == NULL, operand->writes,
+                                &builder.after, &builder.producers);
+        }
+        for (size_t k = 0; !operand->fresh && operand->reads && k < operand->kept_count;
+             k++) {
+            head_hazard_collect(operand->buffer, &operand->kept[k], true, false,
+                                &builder.after, &builder.producers);
         }
         task->consumes |= operand->consume && operand->reads;
     }

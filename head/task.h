@@ -97,7 +97,10 @@ struct head_operand {
     bool consume;
     bool reads; /* the launch needs what is in there */
     bool writes;
-    struct pl_box box;   /* what it touches: its hazard */
+    struct pl_box box; /* what it touches: its hazard */
+    const struct pl_box
+        *kept; /* with `reads`: what it needs of the box, and fails with; NULL: all of it */
+    size_t kept_count;
     struct pl_view view; /* what the function sees */
     uint32_t reduce_op;
     bool client_writes;

@@ -459,6 +459,68 @@ TEST(parts_that_had_failed_are_well_when_a_launch_has_overwritten_them)
     plasmon_finish(client);
 }
 
+/* A part of y, or all of it, is overwritten; then all of it is updated in place. */
+static void overwrite_and_update(struct plasmon_client *client, struct plasmon_ref *y,
+                                 struct plasmon_ref *part, struct plasmon_ref *x,
+                                 int device)
+{
+    fill_part(client, part, 3);
+    add_to(client, y, x, 0.5, device, NULL);
+}
+
+/* late: the failure comes when what is launched behind it is on its way. */
+static void fail_part(struct plasmon_client *client, struct plasmon_ref *part,
+                      int64_t count, bool late)
+{
+    struct plasmon_arg out = {.mode = PLASMON_OUT, .ref = part};
+    plasmon_scalar_t code  = {.i = 7};
+    float got[COUNT];
+
+    if (late) {
+        cluster_spin(client, part, 100000, 0, NULL);
+    }
+    submit(client, "test_fail", &out, 1, &code, 1, 0, NULL, NULL);
+    if (!late) {
+        ASSERT_STATUS(
+            plasmon_get(client, part, got, (size_t)count * sizeof(float), CLUSTER_WAIT_MS),
+            PLASMON_EFUNCTION);
+    }
+}
+
+/* What is overwritten before it is read is no input, of a launch as of calls: that it failed is nothing to it. */
+TEST(a_launch_updates_in_place_what_had_failed_and_it_overwrites_first)
+{
+    struct plasmon_client *client = cluster_start(2);
+    struct plasmon_ref *x         = cluster_put(client, COUNT, 1, 0);
+
+    for (int round = 0; round < 8; round++) {
+        bool whole = round % 2 == 1, late = round / 2 % 2 == 1;
+        int device    = round / 4; /* where it is; elsewhere */
+        int64_t count = whole ? COUNT : 400;
+        struct plasmon_ref *y[2], *part[2];
+        struct plasmon_graph *graph;
+
+        for (int k = 0; k < 2; k++) {
+            y[k]    = cluster_put(client, COUNT, 0, 0);
+            part[k] = part_of(client, y[k], whole ? 0 : 300, count);
+        }
+        CLUSTER_OK(plasmon_graph_begin(client, &graph));
+        overwrite_and_update(client, y[0], part[0], x, device);
+        CLUSTER_OK(plasmon_graph_end(client, graph));
+        for (int k = 0; k < 2; k++) {
+            fail_part(client, part[k], count, late);
+        }
+        launch(client, graph);
+        overwrite_and_update(client, y[1], part[1], x, device);
+        expect_same(client, y[0], y[1], "what had failed", round);
+        launch(client, graph); /* nothing has failed now */
+        overwrite_and_update(client, y[1], part[1], x, device);
+        expect_same(client, y[0], y[1], "the same again", round);
+        CLUSTER_OK(plasmon_graph_release(client, graph));
+    }
+    plasmon_finish(client);
+}
+
 /* ------------------------------------------------------------------------------------------------ refusals */
 
 TEST(what_does_not_fit_the_recording_is_refused_at_the_call)

@@ -1111,6 +1111,168 @@ TEST(small_parts_that_are_written_side_by_side_are_one_operand)
     expect_operands((4 << 20) + 1024, 2); /* more than 16 MiB: part by part */
 }
 
+/* Half of y is overwritten, from nothing. */
+static void overwrite_half(struct world *world, uint64_t graph, uint32_t device, uint64_t y,
+                           int64_t half, uint32_t function)
+{
+    Plasmon__V1__Arg arg, *list[] = {&arg};
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+    int64_t view[]         = {8 * half, 8, 1};
+
+    plasmon__v1__arg__init(&arg);
+    arg.mode      = PLASMON__V1__MODE__MODE_OUT;
+    arg.ref       = y;
+    arg.n_view    = PL_COUNT(view);
+    arg.view      = view;
+    task.function = function;
+    task.graph    = graph;
+    task.place    = device + 1;
+    task.n_args   = 1;
+    task.args     = list;
+    send(world, &task);
+}
+
+#define UNKNOWN \
+    WIRE_FUNCTION_FIRST /* which nobody has defined: a call of it fails at once */
+
+/* Overwrites one half of y, then updates all of it; as a graph, or call by call. */
+static void overwrite_and_update(struct world *world, uint64_t graph)
+{
+    overwrite_half(world, graph, 0, 1, 1, SCALE);
+    call(world, graph, 0, PLASMON__V1__MODE__MODE_INOUT, 1, false, 0);
+    if (graph != 0) {
+        end(world, graph, 0);
+        launch(world, graph);
+    }
+}
+
+TEST(a_launch_does_not_need_what_it_overwrites_before_it_reads_it)
+{
+    for (uint64_t graph = 0; graph <= 7; graph += 7) {
+        struct world world = world_make();
+
+        out(&world, 0, 0, 1, 0);
+        overwrite_half(&world, 0, 0, 1, 1, UNKNOWN);
+        ASSERT_EQ(failures, 1);
+        overwrite_and_update(&world, graph);
+        all_done(&world);
+        ASSERT_EQ(failures, 1); /* that one alone */
+        if (graph != 0) {
+            const Plasmon__V1__Launch *first = graph_launch(0, 0);
+
+            ASSERT_EQ(first->n_pieces, 1); /* of the old one, the other half */
+            ASSERT_EQ(first->pieces[0]->box[0], 0);
+            ASSERT_EQ(first->pieces[0]->box[1], 8);
+            launch(&world, 7); /* it is all there now, and stays where it is */
+            ASSERT_TRUE(!graph_launch(0, 1)->operands[0]->fresh);
+            ASSERT_EQ(graph_launch(0, 1)->n_pieces, 0);
+            all_done(&world);
+            ASSERT_EQ(failures, 1);
+        }
+        world_end(&world);
+    }
+}
+
+TEST(a_launch_fails_with_what_it_reads_before_it_overwrites_it)
+{
+    struct world world = world_make();
+
+    out(&world, 0, 0, 1, 0);
+    overwrite_half(&world, 0, 0, 1, 0, UNKNOWN);
+    overwrite_and_update(&world, 7);
+    ASSERT_EQ(failures, 2);
+    ASSERT_EQ(failure_status, PLASMON_EDEPENDENCY);
+    world_end(&world);
+}
+
+/* The front launch of a device is reported failed, all others behind it done. */
+static void fails(struct world *world, uint32_t device, uint64_t seq)
+{
+    Plasmon__V1__WorkerFrame frame     = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__LaunchFailure failed  = PLASMON__V1__LAUNCH_FAILURE__INIT,
+                               *list[] = {&failed};
+
+    failed.seq     = seq;
+    failed.status  = PLASMON_EFUNCTION;
+    failed.text    = (char *)(uintptr_t) "no";
+    frame.n_failed = 1;
+    frame.failed   = list;
+    ASSERT_OK(head_core_worker_frame(world->core, device, &frame, &err));
+    head_core_flush(world->core);
+}
+
+/* The failure comes when the launch is on its way: the outcome is the same. */
+TEST(a_launch_does_not_fail_with_what_it_overwrites_before_it_reads_it)
+{
+    for (uint32_t device = 0; device < 2; device++) { /* in place; in fresh memory */
+        struct world world = world_make();
+
+        out(&world, 0, device, 1, 0);
+        overwrite_half(&world, 0, device, 1, 1, SCALE);
+        overwrite_and_update(&world, 7);
+        fails(&world, device, 2);
+        all_done(&world);
+        ASSERT_EQ(failures, 1);
+        world_end(&world);
+    }
+}
+
+TEST(a_launch_fails_when_what_it_reads_before_it_overwrites_it_does)
+{
+    for (uint32_t device = 0; device < 2; device++) {
+        struct world world = world_make();
+
+        out(&world, 0, device, 1, 0);
+        overwrite_half(&world, 0, device, 1, 0, SCALE);
+        overwrite_and_update(&world, 7);
+        fails(&world, device, 2);
+        all_done(&world);
+        ASSERT_EQ(failures, 2);
+        ASSERT_EQ(failure_status, PLASMON_EDEPENDENCY);
+        world_end(&world);
+    }
+}
+
+/* Every other row first: so many parts are open meanwhile. */
+TEST(a_launch_may_overwrite_an_array_that_failed_in_many_parts)
+{
+    uint64_t elements[]      = {400, 4};
+    Plasmon__V1__Shape shape = PLASMON__V1__SHAPE__INIT;
+    struct world world       = world_make();
+
+    shape.dtype = PL_F32;
+    shape.n_dim = 2;
+    shape.dim   = elements;
+    for (int64_t i = -1; i <= 400; i++) {
+        int64_t row    = i < 200 ? 2 * i : 2 * (i - 200) + 1;
+        int64_t view[] = {row, 1, 1, 0, 4, 1};
+        bool rows      = i >= 0 && i < 400;
+        Plasmon__V1__Arg arg, *list[] = {&arg};
+        Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+
+        plasmon__v1__arg__init(&arg);
+        arg.mode   = i < 400 ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_INOUT;
+        arg.ref    = 1;
+        arg.n_view = rows ? PL_COUNT(view) : 0;
+        arg.view   = view;
+        arg.shape  = i < 0 ? &shape : NULL;
+        task.function = i < 0 ? UNKNOWN : SCALE;
+        task.graph    = i < 0 ? 0 : 7;
+        task.place    = 1;
+        task.n_args   = 1;
+        task.args     = list;
+        send(&world, &task);
+    }
+    end(&world, 7, 0);
+    ASSERT_EQ(failures, 1);
+    launch(&world, 7);
+    ASSERT_EQ(failures, 1);
+    ASSERT_EQ(graph_launch(0, 0)->operands[0]->mode, PLASMON__V1__MODE__MODE_OUT);
+    all_done(&world);
+    ASSERT_EQ(failures, 1);
+    world_end(&world);
+}
+
 /* A chain is a component however long it is; of a hundred of them some go together. */
 TEST(a_hundred_chains_are_launched_in_a_few_groups)
 {
