@@ -64,18 +64,20 @@ static plasmon_status_t slot_take(struct start_graph *start, uint32_t index, uin
     return PLASMON_OK;
 }
 
+/* All of them, whatever is wrong with one: of a launch that is refused the others fail, too, where it would have written. */
 static plasmon_status_t bind(struct start_graph *start, const uint64_t *bound,
                              struct pl_err *err)
 {
     plasmon_status_t status = PLASMON_OK;
 
-    for (size_t i = 0; status == PLASMON_OK && i < start->graph->named.count; i++) {
-        uint32_t index = *(uint32_t *)pl_vec_at(&start->graph->named, i);
-        uint64_t other = bound != NULL ? bound[index] : 0;
+    for (size_t i = 0; i < start->graph->named.count; i++) {
+        uint32_t index       = *(uint32_t *)pl_vec_at(&start->graph->named, i);
+        uint64_t other       = bound != NULL ? bound[index] : 0;
+        plasmon_status_t one = slot_take(
+            start, index, other != 0 ? other : graph_slot_at(start->graph, index)->ref,
+            status == PLASMON_OK ? err : NULL);
 
-        status =
-            slot_take(start, index,
-                      other != 0 ? other : graph_slot_at(start->graph, index)->ref, err);
+        status = status == PLASMON_OK ? one : status;
     }
     return status;
 }
@@ -131,7 +133,7 @@ static plasmon_status_t check_set(const struct start_graph *start, struct pl_err
 static plasmon_status_t take_refs(struct start_graph *start, struct pl_err *err)
 {
     uint64_t *bound         = NULL;
-    plasmon_status_t status = PLASMON_OK;
+    plasmon_status_t status = PLASMON_OK, one;
 
     if (start->wire->n_bind > 0) {
         bound = head_alloc((start->graph->slots.count + 1) * sizeof(uint64_t));
@@ -149,9 +151,8 @@ static plasmon_status_t take_refs(struct start_graph *start, struct pl_err *err)
             bound[slot - 1] = binding->ref;
         }
     }
-    if (status == PLASMON_OK) {
-        status = bind(start, bound, err);
-    }
+    one    = bind(start, bound, status == PLASMON_OK ? err : NULL);
+    status = status == PLASMON_OK ? one : status;
     if (status == PLASMON_OK && bound != NULL) {
         status = check_distinct(start, err);
     }
@@ -459,30 +460,27 @@ static void start_all(struct start_graph *start)
     head_group_close(start->core, start->group);
 }
 
-/* As a refused task: what it would have written is failed, so that nobody reads the version before. */
+/* As refused tasks: what they would have written is failed, so that nobody reads the version before. */
 static void fail_written(struct start_graph *start, plasmon_status_t status,
                          const struct pl_err *err)
 {
     struct head_failure *failure = head_failure_create(
-        status, start->wire->id, start->client->id, "graph launch %llu refused: %s",
+        status, start->wire->id, start->client->id, "task %llu refused: %s",
         (unsigned long long)start->wire->id, err->text);
 
-    for (size_t i = 0; i < start->graph->named.count; i++) {
-        uint32_t index      = *(uint32_t *)pl_vec_at(&start->graph->named, i);
-        struct head_arg arg = {.mode = PLASMON__V1__MODE__MODE_OUT};
-        struct head_run run = {.args = &arg, .arg_count = 1};
-        const struct pl_box *extent;
+    for (uint32_t i = 0; i < start->graph->tasks.count; i++) {
+        const struct graph_task *task = graph_task_at(start->graph, i);
 
-        if (start->arrays[index] == NULL || !graph_slot_at(start->graph, index)->written ||
-            start->arrays[index]->put_offset != UINT64_MAX) {
-            continue;
+        for (uint32_t k = 0; k < task->arg_count; k++) {
+            const struct head_array *array = start->arrays[task->args[k].slot];
+            struct head_arg arg            = {0};
+            struct head_run run            = {.args = &arg, .arg_count = 1};
+
+            if (array != NULL && array->put_offset == UINT64_MAX) {
+                arg_fill(start, &task->args[k], &arg);
+                head_run_fail(start->core, &run, failure);
+            }
         }
-        extent    = &start->arrays[index]->extent;
-        arg.array = start->arrays[index];
-        arg.view =
-            start->refs[index] != NULL ? start->refs[index]->base : pl_view_of_box(extent);
-        arg.hull = pl_view_hull(&arg.view);
-        head_run_fail(start->core, &run, failure);
     }
     head_failure_release(failure);
 }

@@ -1549,6 +1549,60 @@ TEST(a_launch_on_one_array_for_two_of_which_one_is_written_is_refused)
     world_end(&world);
 }
 
+/* Half of y is read. */
+static void read_half(struct world *world, uint64_t y, int64_t half)
+{
+    Plasmon__V1__Arg arg, *list[] = {&arg};
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+    int64_t view[]         = {8 * half, 8, 1};
+
+    plasmon__v1__arg__init(&arg);
+    arg.mode      = PLASMON__V1__MODE__MODE_IN;
+    arg.ref       = y;
+    arg.n_view    = PL_COUNT(view);
+    arg.view      = view;
+    task.function = SCALE;
+    task.place    = 1;
+    task.n_args   = 1;
+    task.args     = list;
+    send(world, &task);
+}
+
+TEST(what_a_refused_launch_would_have_written_has_failed_and_nothing_else)
+{
+    Plasmon__V1__GraphBinding bind = PLASMON__V1__GRAPH_BINDING__INIT, *list[] = {&bind};
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT;
+    struct world world     = world_make();
+
+    out(&world, 0, 0, 1, 0);
+    out(&world, 0, 0, 2, 0);
+    overwrite_half(&world, 7, 0, 1, 1, SCALE);
+    overwrite_half(&world, 7, 0, 2, 1, SCALE);
+    end(&world, 7, 0);
+    for (uint32_t wrong = 1; wrong <= 2; wrong++) {
+        task.kind     = PLASMON__V1__TASK_KIND__TASK_GRAPH_LAUNCH;
+        task.graph    = 7;
+        task.n_bind   = 1;
+        task.bind     = list;
+        bind.recorded = wrong == 1 ? 1 : 99; /* no ref 99 is used in it; .. */
+        bind.ref      = 98;                  /* .. there is no ref 98 */
+        failures      = 0;
+        send(&world, &task);
+        ASSERT_EQ(failures, 1);
+        read_half(&world, 1, 0);
+        read_half(&world, 2, 0);
+        ASSERT_EQ(failures, 1);
+        read_half(&world, 2, 1);
+        ASSERT_EQ(failures, 2);
+        ASSERT_EQ(failure_status, PLASMON_EDEPENDENCY);
+        launch(&world, 7); /* which needs nothing of it */
+        ASSERT_EQ(failures, 2);
+        read_half(&world, 2, 1);
+        ASSERT_EQ(failures, 2);
+    }
+    world_end(&world);
+}
+
 TEST(a_recording_with_a_wrong_call_refuses_every_launch_and_says_why)
 {
     struct world world = world_make();
