@@ -22,6 +22,8 @@
  */
 #include "head/graph.h"
 
+#include <stdio.h>
+
 /* ------------------------------------------------------------------------------------------ buffers */
 
 struct start {
@@ -278,7 +280,54 @@ static struct head_device *choose_device(struct head_core *core, const struct he
                                out_failure);
 }
 
-static struct head_failure *failed_input(const struct head_run *run)
+enum { RUN_NAME_BYTES = 256 }; /* with a label of 128 */
+
+/* As its client knows it, "task 7 'step'"; of what the head does of its own accord, what that is. */
+static void run_describe(const struct head_run *run, char out[RUN_NAME_BYTES])
+{
+    const char *label = run->labels_apart || run->label == NULL ? "" : run->label;
+    const char *quote = label[0] != '\0' ? "'" : "", *space = label[0] != '\0' ? " " : "";
+
+    if (run->id != 0) {
+        (void)snprintf(out, RUN_NAME_BYTES, "task %llu%s%s%s%s",
+                       (unsigned long long)run->id, space, quote, label, quote);
+    } else if (run->record != NULL) {
+        (void)snprintf(out, RUN_NAME_BYTES,
+                       "the call%s%s%s%s that is run again to make what was lost", space,
+                       quote, label, quote);
+    } else {
+        (void)snprintf(out, RUN_NAME_BYTES, "internal task '%s'",
+                       run->label != NULL ? run->label : "copy");
+    }
+}
+
+/* Those of a segment, and of what the head does, are numbered by nobody but us. */
+static struct head_failure *argument_failed(const struct head_core *core,
+                                            const struct head_run *run, size_t number,
+                                            const struct head_failure *failure)
+{
+    const struct head_arg *arg = &run->args[number];
+    const char *label          = head_array_label(core, arg->array, &arg->hull);
+    char what[RUN_NAME_BYTES], which[160] = "";
+
+    run_describe(run, what);
+    if (label != NULL) {
+        (void)snprintf(which, sizeof(which), " (\"%s\")", label);
+    }
+    if (run->segment != NULL || run->id == 0) {
+        return head_failure_create(
+            PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
+            "%s needs an array%s that failed before; the first failure: %s", what, which,
+            head_failure_cause(failure));
+    }
+    return head_failure_create(
+        PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
+        "%s needs argument %zu%s, which failed before; the first failure: %s", what, number,
+        which, head_failure_cause(failure));
+}
+
+static struct head_failure *failed_input(const struct head_core *core,
+                                         const struct head_run *run)
 {
     for (size_t i = 0; i < run->arg_count; i++) {
         const struct head_arg *arg   = &run->args[i];
@@ -294,10 +343,7 @@ static struct head_failure *failed_input(const struct head_run *run)
             failure = head_array_failure(arg->array, box);
         }
         if (failure != NULL) {
-            return head_failure_create(
-                PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
-                "argument %zu of task %llu failed before; the first failure: %s", i,
-                (unsigned long long)run->id, head_failure_cause(failure));
+            return argument_failed(core, run, i, failure);
         }
     }
     return NULL;
@@ -392,11 +438,14 @@ bool head_run_start(struct head_core *core, struct head_run *run,
     }
     *out_failure = head_run_unknown(run);
     if (*out_failure == NULL) {
-        *out_failure = failed_input(run);
+        *out_failure = failed_input(core, run);
     }
     if (*out_failure == NULL && head_space_admit_run(run, &err) != PLASMON_OK) {
-        *out_failure = head_failure_create(err.status, run->id, 0, "task %llu refused: %s",
-                                           (unsigned long long)run->id, err.text);
+        char what[RUN_NAME_BYTES];
+
+        run_describe(run, what);
+        *out_failure =
+            head_failure_create(err.status, run->id, 0, "%s refused: %s", what, err.text);
     }
     if (*out_failure != NULL) {
         return false;

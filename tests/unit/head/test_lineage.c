@@ -1179,6 +1179,26 @@ TEST(without_lineage_a_read_of_what_is_nowhere_else_says_what_was_lost)
     finish(core);
 }
 
+/* Those that are run again for it are nobody's: they have no number that a user knows. */
+TEST(a_result_that_cannot_be_made_again_says_so_without_tasks_that_nobody_submitted)
+{
+    uint64_t session;
+    struct head_core *core = cluster(PLENTY, &session);
+
+    put(core, session, 1, false);
+    derive(core, session, 2, 1, 0, 1002);
+    derive(core, session, 3, 2, 0, 1003);
+    done(core, 0, 3);
+    lose(core, "a");
+    read_ref(core, session, 3);
+    ASSERT_STATUS(told.status, PLASMON_EDEPENDENCY);
+    ASSERT_CONTAINS(told.text, "the call that is run again to make what was lost needs an "
+                               "array that failed before; the first failure: ");
+    ASSERT_CONTAINS(told.text, "it was put, and only its client can put it again");
+    ASSERT_TRUE(strstr(told.text, "task 0") == NULL);
+    finish(core);
+}
+
 TEST(a_read_whose_devices_leave_one_after_another_is_given_up)
 {
     uint64_t session;
