@@ -20,6 +20,7 @@
 #include "base/log.h"
 
 #define WRITES_MAX 64u
+#define NAMED_MAX  6u /* functions, in an error */
 
 /* ------------------------------------------------------------------------------------------------ life */
 
@@ -62,6 +63,7 @@ static void graph_free(struct plasmon_graph *graph)
     pl_vec_finish(&graph->roots);
     pl_map_finish(&graph->by_root);
     failure_release(graph->empty);
+    task_text_release(graph->what);
     pl_free(graph);
 }
 
@@ -423,6 +425,47 @@ static void hold_drop(struct plasmon_client *client, struct graph_root *root)
     root->root = NULL;
 }
 
+/* Has one before it the same function? */
+static bool is_named(const struct plasmon_graph *graph, size_t call)
+{
+    for (size_t i = 0; i < call; i++) {
+        if (graph_call_at(graph, i)->function == graph_call_at(graph, call)->function) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A launch is one task, of which nobody can tell which call it was that failed: so it says which there are. The first few functions, each once. */
+static struct task_text *graph_describe(const struct plasmon_graph *graph)
+{
+    struct task_text *what = PL_NEW(struct task_text);
+    size_t room = sizeof(what->text), named = 0;
+    int length;
+
+    if (what == NULL) {
+        return NULL;
+    }
+    what->held_count = 1;
+    length           = snprintf(what->text, room, "graph of %zu call%s", graph->calls.count,
+                      graph->calls.count == 1 ? "" : "s");
+    for (size_t i = 0; i < graph->calls.count && named <= NAMED_MAX; i++) {
+        const char *name = graph_call_at(graph, i)->function->name;
+
+        if (is_named(graph, i)) {
+            continue;
+        }
+        if (named == NAMED_MAX || (size_t)length + strlen(name) + sizeof(": , ..") > room) {
+            name  = "..";
+            named = NAMED_MAX;
+        }
+        length += snprintf(what->text + length, room - (size_t)length, "%s%s",
+                           named == 0 ? ": " : ", ", name);
+        named++;
+    }
+    return what;
+}
+
 /* Temporaries go; what is left of what was made inside is sent as the graph's outputs. */
 static plasmon_status_t end_locked(struct plasmon_client *client,
                                    struct plasmon_graph *graph)
@@ -451,6 +494,13 @@ static plasmon_status_t end_locked(struct plasmon_client *client,
         }
         *place = (struct frame_arg){
             .mode = PLASMON_OUT, .ref = root->root->id, .shape = &root->root->shape};
+    }
+    if (graph->what == NULL) {
+        graph->what = graph_describe(graph);
+    }
+    if (graph->what == NULL) {
+        pl_vec_finish(&outputs);
+        return PLASMON_ENOMEM;
     }
     task.id        = refs_draw_task(&client->refs);
     task.args      = outputs.items;

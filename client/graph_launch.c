@@ -259,9 +259,13 @@ static plasmon_status_t set_all(struct launch *launch,
 static plasmon_status_t launch_make(struct launch *launch, uint64_t id,
                                     struct task **out_task)
 {
-    struct task *task       = task_create(&launch->client->refs, id, "graph", NULL);
+    struct task_text *what  = launch->graph->what;
+    struct task *task       = task_create(&launch->client->refs, id, what->text, NULL);
     plasmon_status_t status = task == NULL ? PLASMON_ENOMEM : PLASMON_OK;
 
+    if (task != NULL) {
+        task->text = task_text_hold(what);
+    }
     for (size_t i = 0; status == PLASMON_OK && i < launch->graph->roots.count; i++) {
         const struct graph_root *root = graph_root_at(launch->graph, i);
 

@@ -93,10 +93,18 @@ struct write {
     struct pl_box box;
 };
 
+/* What a task is, where that is no constant text; shared by the launches of a graph. */
+struct task_text {
+    uint32_t held_count;
+    char text[160];
+};
+
 struct task {
     uint64_t id;
-    const char *what; /* "put", "snapshot", or the function's name; constant text */
-    char *label;      /* NULL: none */
+    const char
+        *what; /* "put", "snapshot", or the function's name; constant text, or in .. */
+    struct task_text *text; /* .. this: held; NULL: none */
+    char *label;            /* NULL: none */
     struct write *writes;
     struct write first; /* most tasks write one thing: no second allocation */
     bool first_used;
@@ -220,6 +228,8 @@ plasmon_status_t root_state(const struct root *root, const struct pl_box *box,
 uint64_t root_writer(const struct root *root, const struct pl_box *box);
 
 /* --- tasks: create, say what it writes, then commit (cannot fail) or abandon */
+struct task_text *task_text_hold(struct task_text *text);
+void task_text_release(struct task_text *text); /* NULL: nothing */
 struct task *task_create(struct refs *refs, uint64_t id, const char *what,
                          const char *label) PL_MUST_CHECK;
 /* box NULL: the whole. */

@@ -179,6 +179,19 @@ static void write_detach(struct write *write)
     }
 }
 
+struct task_text *task_text_hold(struct task_text *text)
+{
+    text->held_count++;
+    return text;
+}
+
+void task_text_release(struct task_text *text)
+{
+    if (text != NULL && --text->held_count == 0) {
+        pl_free(text);
+    }
+}
+
 static void task_free(struct refs *refs, struct task *task)
 {
     for (struct write *write = task->writes, *next; write != NULL; write = next) {
@@ -188,6 +201,7 @@ static void task_free(struct refs *refs, struct task *task)
         }
     }
     pl_free(task->label);
+    task_text_release(task->text);
     host_use_end(task->host_use);
 
     if (refs->tasks_free_count < TASKS_FREE_MAX) {
@@ -227,6 +241,7 @@ struct task *task_create(struct refs *refs, uint64_t id, const char *what,
 
     task->id         = id;
     task->what       = what;
+    task->text       = NULL;
     task->label      = label_copy;
     task->writes     = NULL;
     task->first_used = false;

@@ -32,6 +32,7 @@ enum {
     GRAPH_PART_NODES           = 1024,  /* nodes in one message */
     GRAPH_ALIGNMENT            = 256,   /* of temporaries: what device allocations have */
     GRAPH_COMPONENTS_MAX       = 32,    /* of a segment: those of more are put together */
+    GRAPH_LABEL_BYTES          = 48,
 };
 
 enum graph_slot_kind { GRAPH_EXTERNAL, GRAPH_OUTPUT, GRAPH_TEMPORARY };
@@ -114,8 +115,9 @@ struct head_segment {
     uint64_t cost_ns;
     uint32_t wanted_by; /* the first that is, of its tasks' */
     uint32_t retries;
-    uint32_t time_limit_ms; /* of all its tasks together; 0: one has none */
-    int32_t priority;       /* the highest of its tasks' */
+    uint32_t time_limit_ms;        /* of all its tasks together; 0: one has none */
+    int32_t priority;              /* the highest of its tasks' */
+    char label[GRAPH_LABEL_BYTES]; /* of its launches: which calls it is */
 };
 
 struct head_plan {

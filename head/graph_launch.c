@@ -198,7 +198,7 @@ static void start_segment(struct start_graph *start, const struct head_segment *
     size_t count          = segment->operands.count;
     struct head_arg *args = args_room(count);
     struct head_run run   = {
-          .label         = "graph",
+          .label         = segment->label,
           .labels_apart  = true,
           .args          = args,
           .arg_count     = count,

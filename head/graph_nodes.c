@@ -17,6 +17,7 @@
  */
 #include "head/graph.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { COVER_BOXES_MAX = 256 };
@@ -641,6 +642,27 @@ static void builder_finish(struct builder *builder)
     pl_free(builder->after_first);
 }
 
+/* "calls 3 to 9 of 12": they are counted from 0, as for plasmon_graph_launch(). */
+static void label_set(const struct head_graph *graph, struct head_segment *segment)
+{
+    uint32_t count = (uint32_t)segment->tasks.count, all = (uint32_t)graph->tasks.count;
+    uint32_t first = *(uint32_t *)pl_vec_at(&segment->tasks, 0);
+    uint32_t last  = *(uint32_t *)pl_vec_at(&segment->tasks, count - 1);
+    char *out      = segment->label;
+
+    if (count == all) {
+        (void)snprintf(out, GRAPH_LABEL_BYTES, all == 1 ? "its %u call" : "all %u calls",
+                       all);
+    } else if (count == 1) {
+        (void)snprintf(out, GRAPH_LABEL_BYTES, "call %u of %u", first, all);
+    } else if (last - first == count - 1) {
+        (void)snprintf(out, GRAPH_LABEL_BYTES, "calls %u to %u of %u", first, last, all);
+    } else {
+        (void)snprintf(out, GRAPH_LABEL_BYTES, "%u calls from %u to %u of %u", count, first,
+                       last, all);
+    }
+}
+
 void graph_segment_build(struct head_core *core, struct head_graph *graph,
                          struct head_segment *segment)
 {
@@ -655,6 +677,7 @@ void graph_segment_build(struct head_core *core, struct head_graph *graph,
     };
 
     builder.step = graph_task_at(graph, *(uint32_t *)pl_vec_at(&segment->tasks, 0))->step;
+    label_set(graph, segment);
     pl_map_init(&builder.covers);
     operands_build(&builder);
     branches_build(&builder);

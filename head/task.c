@@ -733,14 +733,17 @@ void head_task_describe(const struct head_task *task, char out[160])
         return;
     }
     static const char *const kinds[] = {"task", "copy", "send", "receive", "put",
-                                        "read", "put",  "put",  "task",    "graph",
+                                        "read", "put",  "put",  "task",    "task",
                                         "put",  "get",  "open", "close"};
     const char *kind = task->kind < PL_COUNT(kinds) ? kinds[task->kind] : "task";
 
     if (task->id != 0) {
         (void)snprintf(number, sizeof(number), " %llu", (unsigned long long)task->id);
     }
-    if (task->label != NULL && !is_own(task)) {
+    if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH && task->label != NULL) {
+        (void)snprintf(out, 160, "%s%s on device %u (graph, %s)", kind, number,
+                       task->device->index, task->label);
+    } else if (task->label != NULL && !is_own(task)) {
         (void)snprintf(out, 160, "%s%s '%.60s' on device %u", kind, number, task->label,
                        task->device->index);
     } else {

@@ -352,6 +352,44 @@ TEST(functions_of_ones_own_are_recorded_like_built_in_ones)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
+/* Which call of a launch it was nobody can tell; what there is to know is in the text: which launch, of what, where, and which of its calls that was. */
+TEST(of_a_launch_that_ends_its_worker_it_is_said_which_calls_it_is)
+{
+    static const char illegal_cuda[] =
+        "extern \"C\" __global__ void illegal(float *y, long long n) { "
+        "*(float *)(n & 1) = 1; }\n";
+    static const char illegal_c[] =
+        "void illegal(float *y, long n) { *(volatile float *)(n & 1) = 1; }\n";
+    struct plasmon_client *client        = cluster_start(2);
+    struct plasmon_source_options source = PLASMON_SOURCE_OPTIONS_INIT;
+    struct plasmon_arg out               = {.mode = PLASMON_OUT};
+    struct plasmon_ref *x[2], *task;
+    struct plasmon_graph *graph;
+    float got[COUNT];
+
+    source.c_text = illegal_c;
+    CLUSTER_OK(plasmon_function_source(client, "illegal", illegal_cuda,
+                                       "illegal(out f32[n] y, i64 n := n)", &source));
+    for (int i = 0; i < 2; i++) {
+        x[i] = cluster_put(client, COUNT, (float)i, i);
+    }
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    add_to(client, x[0], x[1], 0.5, 0, NULL);
+    add_to(client, x[1], x[0], 0.5, 1, NULL);
+    out.ref = x[1];
+    submit(client, "illegal", &out, 1, NULL, 0, 1, NULL, NULL);
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    CLUSTER_OK(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, &task));
+    (void)plasmon_get(
+        client, x[1], got, sizeof(got),
+        CLUSTER_WAIT_MS); /* ECONSUMED, or EWORKER: it also updates in place */
+    ASSERT_TRUE(plasmon_state(client, task) < 0);
+    ASSERT_CONTAINS(plasmon_error(client),
+                    "(graph of 3 calls: axpy, illegal) on device 1 (graph, calls 1 to 2 of "
+                    "3): the worker of device 1 died");
+    plasmon_finish(client);
+}
+
 /* A matrix that is `value` times the identity. */
 static struct plasmon_ref *diagonal(struct plasmon_client *client, float value)
 {

@@ -380,6 +380,32 @@ TEST(one_device_is_one_segment_and_one_launch)
     world_end(&world);
 }
 
+/* For who reads that a launch of a graph has killed its worker. */
+TEST(a_launch_is_labelled_with_the_calls_that_it_is)
+{
+    struct world world = world_make();
+
+    for (uint64_t i = 1; i <= 3; i++) {
+        out(&world, 0, 0, i, 0);
+    }
+    forget_told();
+    update(&world, 7, 0, 1, 2);
+    update(&world, 7, 1, 3, 1);
+    update(&world, 7, 1, 3, 1);
+    update(&world, 7, 0, 2, 3);
+    end(&world, 7, 0);
+    update(&world, 8, 2, 2, 3);
+    update(&world, 8, 2, 2, 3);
+    end(&world, 8, 0);
+    launch(&world, 7);
+    launch(&world, 8);
+    ASSERT_STR(graph_launch(0, 0)->label, "call 0 of 4");
+    ASSERT_STR(graph_launch(0, 1)->label, "call 3 of 4");
+    ASSERT_STR(graph_launch(1, 0)->label, "calls 1 to 2 of 4");
+    ASSERT_STR(graph_launch(2, 0)->label, "all 2 calls");
+    world_end(&world);
+}
+
 TEST(a_segment_has_the_highest_priority_of_its_calls)
 {
     static const struct {
