@@ -207,7 +207,7 @@ bool head_spill_slab_grow(struct head_spill_host *spill)
  *                          whatever sizes they are, unless less than L is free in the slab and less than L in the files. What fits into the slab needs no file
  *   2 L of what is left    a device that is full must send others here before a value can come back: as much, and up to one more, whose
  *                          size was not the right one. Then the place of that value can be given up. So only what comes back may
- *                          take this; not more than half, so that room for two takes one. Less than that takes none, for it could not come back
+ *                          take this; not more than half, or little memory would be none
  */
 static uint64_t room_for(const struct head_spill_host *spill, uint64_t bytes,
                          enum head_spill_for purpose)
@@ -218,8 +218,9 @@ static uint64_t room_for(const struct head_spill_host *spill, uint64_t bytes,
     uint64_t largest = pl_max_u64(bytes, spill->largest);
     uint64_t room    = memory + files - pl_min_u64(2 * largest, files);
 
-    return purpose == HEAD_SPILL_FOR_RETURN ? room
-                                            : room - pl_min_u64(2 * largest, room / 2);
+    return purpose == HEAD_SPILL_FOR_RETURN || spill->home.bytes_live == 0
+               ? room
+               : room - pl_min_u64(2 * largest, room / 2);
 }
 
 bool head_spill_room_free(const struct head_spill_host *spill, uint64_t bytes)
