@@ -52,7 +52,7 @@ struct sim_answer {
     uint64_t id; /* task or request */
     bool answered;
     plasmon_status_t status;
-    char text[160];
+    char text[480];
     uint64_t first_task;
     uint8_t *data; /* DATA, MAPPING, TASK that gets: owned */
     size_t length;
