@@ -30,7 +30,7 @@ void refs_init(struct refs *refs, uint32_t tag)
 
 static void root_free(struct root *root)
 {
-    pl_vec_finish(&root->failures);
+    root_failures_drop(root);
     pl_free(root->base);
     pl_free(root->value);
     pl_free(root);
@@ -43,10 +43,6 @@ static void roots_free_all(struct pl_list *list)
     pl_list_for_each_safe(at, next, list) {
         struct root *root = pl_container_of(at, struct root, all);
 
-        for (size_t i = 0; i < root->failures.count; i++) {
-            failure_release(
-                ((struct root_failure *)pl_vec_at(&root->failures, i))->failure);
-        }
         pl_list_remove(at);
         root_free(root);
     }
@@ -278,7 +274,7 @@ struct root *root_create(struct refs *refs, uint64_t id, const struct pl_shape *
         if (root == NULL) {
             return NULL;
         }
-        root->failures = PL_VEC_INIT(struct root_failure);
+        pl_list_init(&root->failures);
         pl_list_init(&root->writes);
         pl_list_init(&root->watches);
         pl_list_init(&root->all);
@@ -330,13 +326,7 @@ void root_new_version(struct refs *refs, struct root *root)
 
 plasmon_status_t root_begin_failed(struct root *root, struct failure *failure)
 {
-    struct root_failure *failed = pl_vec_push(&root->failures);
-
-    if (failed == NULL) {
-        return PLASMON_ENOMEM;
-    }
-    *failed = (struct root_failure){.whole = true, .failure = failure_hold(failure)};
-    return PLASMON_OK;
+    return root_failure_add(root, NULL, failure) ? PLASMON_OK : PLASMON_ENOMEM;
 }
 
 void root_drop(struct refs *refs, struct root *root)
@@ -351,10 +341,7 @@ void root_drop(struct refs *refs, struct root *root)
     }
     root->write_count = 0;
     root_watches_release(refs, root);
-    for (size_t i = 0; i < root->failures.count; i++) {
-        failure_release(((struct root_failure *)pl_vec_at(&root->failures, i))->failure);
-    }
-    pl_vec_clear(&root->failures);
+    root_failures_drop(root);
     pl_free(root->base);
     root->base = NULL;
     value_drop(refs, root);
@@ -383,17 +370,14 @@ static bool span_touches(void *user, struct pl_span *span)
 plasmon_status_t root_state(const struct root *root, const struct pl_box *box,
                             struct failure **out_failure)
 {
+    const struct root_failure *failed = root_failure_at(root, box);
     const struct pl_list *at;
 
-    for (size_t i = root->failures.count; i > 0; i--) {
-        const struct root_failure *failed = pl_vec_at(&root->failures, i - 1);
-
-        if (touches(failed->whole, &failed->box, box)) {
-            if (out_failure != NULL) {
-                *out_failure = failed->failure;
-            }
-            return failed->failure->status;
+    if (failed != NULL) {
+        if (out_failure != NULL) {
+            *out_failure = failed->failure;
         }
+        return failed->failure->status;
     }
     if (root->spans != NULL && box != NULL) {
         uint64_t first, last;

@@ -64,13 +64,17 @@ struct root {
     uint32_t write_count;
     struct pl_spans *spans; /* .. and by place, while there are many; NULL: few */
     struct pl_list watches;
-    struct pl_vec failures; /* struct root_failure */
-    uint64_t version;       /* counts the tasks that were submitted to write it */
+    struct pl_list failures; /* struct root_failure.in_root, the newest last; .. */
+    uint32_t failure_count;
+    struct pl_spans *failure_spans; /* .. and by place, as the writes */
+    uint64_t version;               /* counts the tasks that were submitted to write it */
     uint8_t *value; /* its bytes in this version, when they are few and known; else NULL */
     struct pl_list all; /* in refs->roots, or refs->roots_free */
 };
 
 struct root_failure {
+    struct pl_list in_root;
+    struct pl_span span; /* in root->failure_spans */
     bool whole;
     struct pl_box box;
     struct failure *failure;
@@ -265,6 +269,12 @@ void root_watches_check(struct refs *refs, struct root *root, const struct pl_bo
 void root_new_version(struct refs *refs,
                       struct root *root); /* a task that writes it was submitted */
 void root_spans_drop(struct root *root);  /* its writes are found by looking at all */
+/* One more; box NULL: of all of it. false: out of memory. */
+bool root_failure_add(struct root *root, const struct pl_box *box,
+                      struct failure *failure) PL_MUST_CHECK;
+void root_failures_drop(struct root *root); /* all of them */
+/* One that meets the box (NULL: any); of few, the newest. NULL: none. */
+struct root_failure *root_failure_at(const struct root *root, const struct pl_box *box);
 void tasks_finish(struct refs *refs);
 void root_watches_release(struct refs *refs,
                           struct root *root); /* the root ends: ERELEASED to who waits */

@@ -100,8 +100,8 @@ uint64_t refs_draw_tasks(struct refs *refs, uint32_t count)
 
 /* ------------------------------------------------------------------------------------------------ tasks */
 
-/* As many writes of one array are looked at one after the other; more are found by where they are. */
-#define WRITES_FEW 64u
+/* As many writes of one array, or parts of it that failed, are looked at one after the other; more are found by where they are. */
+#define PARTS_FEW 64u
 
 void root_spans_drop(struct root *root)
 {
@@ -156,7 +156,7 @@ static void write_attach(struct root *root, struct write *write, struct pl_list 
     root->write_count++;
     if (root->spans != NULL) {
         PL_CHECK(span_add(root, write)); /* it has a table, so it needs no memory */
-    } else if (root->write_count > WRITES_FEW) {
+    } else if (root->write_count > PARTS_FEW) {
         spans_make(root);
     }
 }
@@ -378,34 +378,190 @@ static void supersede_writes(struct root *root, struct write *newer)
     }
 }
 
+/* ------------------------------------------------------------------------------------------------ what of a root has failed */
+
+static void failure_spans_drop(struct root *root)
+{
+    struct pl_list *at;
+
+    if (root->failure_spans == NULL) {
+        return;
+    }
+    pl_list_for_each(at, &root->failures) {
+        pl_list_init(&pl_container_of(at, struct root_failure, in_root)->span.link);
+    }
+    pl_spans_finish(root->failure_spans);
+    pl_free(root->failure_spans);
+    root->failure_spans = NULL;
+}
+
+static bool failure_span_add(struct root *root, struct root_failure *failed)
+{
+    struct pl_box box = box_or_whole(root, failed->whole, &failed->box);
+    uint64_t first, last;
+
+    pl_span_of_box(&root->shape, &box, &first, &last);
+    return pl_spans_add(root->failure_spans, &failed->span, first, last);
+}
+
+/* Without memory they are looked at one after the other, as few are. */
+static void failure_spans_make(struct root *root)
+{
+    struct pl_list *at;
+    bool all = true;
+
+    root->failure_spans = PL_NEW(struct pl_spans);
+    if (root->failure_spans == NULL) {
+        return;
+    }
+    pl_spans_init(root->failure_spans);
+    pl_list_for_each(at, &root->failures) {
+        all = all &&
+              failure_span_add(root, pl_container_of(at, struct root_failure, in_root));
+    }
+    if (!all) {
+        failure_spans_drop(root);
+    }
+}
+
+bool root_failure_add(struct root *root, const struct pl_box *box, struct failure *failure)
+{
+    struct root_failure *failed = PL_NEW(struct root_failure);
+
+    if (failed == NULL) {
+        return false;
+    }
+    failed->whole   = box == NULL;
+    failed->failure = failure_hold(failure);
+    if (box != NULL) {
+        failed->box = *box;
+    }
+    pl_list_init(&failed->in_root);
+    pl_list_init(&failed->span.link);
+    pl_list_add_tail(&root->failures, &failed->in_root);
+    root->failure_count++;
+    if (root->failure_spans != NULL) {
+        PL_CHECK(failure_span_add(root, failed)); /* as for writes */
+    } else if (root->failure_count > PARTS_FEW) {
+        failure_spans_make(root);
+    }
+    return true;
+}
+
+static void root_failure_remove(struct root *root, struct root_failure *failed)
+{
+    if (root->failure_spans != NULL) {
+        pl_spans_remove(root->failure_spans, &failed->span);
+    }
+    pl_list_remove(&failed->in_root);
+    root->failure_count--;
+    failure_release(failed->failure);
+    pl_free(failed);
+}
+
+void root_failures_drop(struct root *root)
+{
+    failure_spans_drop(root);
+    while (!pl_list_empty(&root->failures)) {
+        root_failure_remove(root,
+                            pl_list_first(&root->failures, struct root_failure, in_root));
+    }
+}
+
+struct failed_at {
+    const struct pl_box *box;
+    struct root_failure *found;
+};
+
+static bool failure_touches(void *user, struct pl_span *span)
+{
+    struct root_failure *failed = pl_container_of(span, struct root_failure, span);
+    struct failed_at *at        = user;
+
+    if (!failed->whole && !pl_box_intersects(&failed->box, at->box)) {
+        return false;
+    }
+    at->found = failed;
+    return true;
+}
+
+struct root_failure *root_failure_at(const struct root *root, const struct pl_box *box)
+{
+    struct failed_at found = {.box = box};
+    uint64_t first, last;
+
+    if (root->failure_spans != NULL && box != NULL) {
+        pl_span_of_box(&root->shape, box, &first, &last);
+        (void)pl_spans_meet(root->failure_spans, first, last, failure_touches, &found);
+        return found.found;
+    }
+    for (const struct pl_list *at = root->failures.prev; at != &root->failures;
+         at                       = at->prev) {
+        struct root_failure *failed =
+            pl_container_of((struct pl_list *)(uintptr_t)at, struct root_failure, in_root);
+
+        if (failed->whole || box == NULL || pl_box_intersects(&failed->box, box)) {
+            return failed;
+        }
+    }
+    return NULL;
+}
+
+struct superseding {
+    struct root *root;
+    const struct pl_box *box;
+};
+
+/* What is left of it beside the box has failed as before. */
+static bool supersede_failure(void *user, struct pl_span *span)
+{
+    struct root_failure *failed  = pl_container_of(span, struct root_failure, span);
+    const struct superseding *by = user;
+    struct pl_box from           = box_or_whole(by->root, failed->whole, &failed->box);
+    struct pl_box pieces[2 * PL_DIM_MAX];
+    unsigned count;
+
+    if (!pl_box_intersects(&from, by->box)) {
+        return false;
+    }
+    count = pl_box_subtract(&from, by->box, pieces);
+    for (unsigned k = 0; k < count; k++) {
+        /* Out of memory: the state is told by the tasks that read it. */
+        (void)!root_failure_add(by->root, &pieces[k], failed->failure);
+    }
+    root_failure_remove(by->root, failed);
+    return false;
+}
+
 /* The box is written anew, or fails anew: older failures no longer speak for it. */
 static void supersede_failures(struct root *root, bool whole, const struct pl_box *box)
 {
-    for (size_t i = root->failures.count; i > 0; i--) {
-        struct root_failure *failed = pl_vec_at(&root->failures, i - 1);
-        struct pl_box from          = box_or_whole(root, failed->whole, &failed->box);
-        struct pl_box pieces[2 * PL_DIM_MAX];
-        struct failure *failure = failed->failure;
-        unsigned count          = 0;
+    struct superseding by = {.root = root, .box = box};
+    struct pl_list *at, *next;
+    uint64_t first, last;
 
-        if (!whole && !pl_box_intersects(&from, box)) {
-            continue;
+    if (pl_list_empty(&root->failures)) {
+        return;
+    }
+    if (whole) {
+        root_failures_drop(root);
+        return;
+    }
+    if (root->failure_spans != NULL) {
+        pl_span_of_box(&root->shape, box, &first, &last);
+        (void)pl_spans_meet(root->failure_spans, first, last, supersede_failure, &by);
+    } else {
+        pl_list_for_each_safe(at, next, &root->failures) {
+            (void)supersede_failure(
+                &by, &pl_container_of(at, struct root_failure, in_root)->span);
         }
-        if (!whole) {
-            count = pl_box_subtract(&from, box, pieces);
-        }
-        pl_vec_remove_unordered(&root->failures, i - 1);
-        for (unsigned k = 0; k < count; k++) {
-            struct root_failure *piece = pl_vec_push(&root->failures);
-
-            if (piece != NULL) { /* otherwise the state is told by the tasks that read it */
-                *piece = (struct root_failure){.box     = pieces[k],
-                                               .failure = failure_hold(failure)};
-            }
-        }
-        failure_release(failure);
+    }
+    if (pl_list_empty(&root->failures)) {
+        failure_spans_drop(root);
     }
 }
+
+/* ------------------------------------------------------------------------------------------------ submitted */
 
 void task_commit(struct refs *refs, struct task *task)
 {
@@ -565,19 +721,15 @@ struct failure *refs_describe_failure(struct refs *refs, uint64_t task_id,
 
 static void root_fail(struct root *root, const struct write *write, struct failure *failure)
 {
-    struct root_failure *failed;
-
     supersede_failures(root, write->whole, &write->box);
-    failed = pl_vec_push(&root->failures);
-    if (failed != NULL) { /* out of memory: a get still fails, by the head's word */
-        *failed = (struct root_failure){
-            .whole = write->whole, .box = write->box, .failure = failure_hold(failure)};
-    }
+    /* Out of memory: a get still fails, by the head's word. */
+    (void)!root_failure_add(root, write->whole ? NULL : &write->box, failure);
 }
 
 plasmon_status_t root_inherit(struct root *copy, const struct root *from,
                               const struct pl_box *box)
 {
+    const struct root_failure *failed;
     const struct pl_list *at;
 
     pl_list_for_each(at, &from->writes) {
@@ -597,19 +749,9 @@ plasmon_status_t root_inherit(struct root *copy, const struct root *from,
         write->next  = more;
         write_attach(copy, more, copy->writes.prev);
     }
-    for (size_t i = 0; i < from->failures.count; i++) {
-        const struct root_failure *failed = pl_vec_at(&from->failures, i);
-        struct root_failure *more;
-
-        if (!failed->whole && box != NULL && !pl_box_intersects(&failed->box, box)) {
-            continue;
-        }
-        more = pl_vec_push(&copy->failures);
-        if (more == NULL) {
-            return PLASMON_ENOMEM;
-        }
-        *more =
-            (struct root_failure){.whole = true, .failure = failure_hold(failed->failure)};
+    failed = root_failure_at(from, box);
+    if (failed != NULL && !root_failure_add(copy, NULL, failed->failure)) {
+        return PLASMON_ENOMEM;
     }
     return PLASMON_OK;
 }

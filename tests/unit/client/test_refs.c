@@ -609,4 +609,47 @@ TEST(each_of_many_writers_of_one_array_looks_at_few_others)
     refs_finish(&refs);
 }
 
+/* Each that failed looked at all that had failed before: of these, at two thousand million. */
+TEST(each_of_many_parts_that_fail_looks_at_few_others)
+{
+    enum { PARTS = 65536 };
+    struct pl_shape shape = {.dtype = PL_F32, .ndim = 1, .dim = {2 * PARTS}};
+    struct plasmon_ref *ref;
+    struct failure *why;
+    struct root *root;
+    struct refs refs;
+    uint64_t last = 0;
+
+    refs_init(&refs, 1);
+    root = root_create(&refs, refs_draw_ref(&refs), &shape);
+    ref  = refs_open(&refs, root, NULL);
+    ASSERT_NOT_NULL(ref);
+    for (int round = 0; round < 2; round++) { /* then the same again */
+        for (int i = 0; i < PARTS; i++) {
+            struct pl_box where = box(2 * i, 2);
+
+            last = submit(&refs, root, &where, WRITE_UPDATES);
+            fail(&refs, last, 0);
+        }
+        ASSERT_EQ(root->failure_count, PARTS);
+    }
+    for (int i = 0; i < PARTS; i++) { /* the left half of each is well again */
+        struct pl_box where = box(2 * i, 1), other = box(2 * i + 1, 1);
+
+        ASSERT_STATUS(root_state(root, &where, &why), PLASMON_EFUNCTION);
+        refs_resolve(&refs, submit(&refs, root, &where, WRITE_OVERWRITES), NULL);
+        ASSERT_OK(root_state(root, &where, &why));
+        ASSERT_STATUS(root_state(root, &other, &why), PLASMON_EFUNCTION);
+        ASSERT_EQ(why->task, last - (uint64_t)(PARTS - 1 - i));
+    }
+    ASSERT_EQ(root->failure_count, PARTS);
+    ASSERT_NOT_NULL(root->failure_spans);
+    ASSERT_TRUE(root->failure_spans->looked < 32 * (uint64_t)PARTS);
+    ASSERT_STATUS(root_state(root, NULL, &why), PLASMON_EFUNCTION);
+    refs_resolve(&refs, submit(&refs, root, NULL, WRITE_OVERWRITES), NULL);
+    ASSERT_OK(root_state(root, NULL, &why));
+    ASSERT_TRUE(root->failure_spans == NULL);
+    refs_finish(&refs);
+}
+
 TEST_MAIN()
