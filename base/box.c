@@ -210,6 +210,31 @@ unsigned pl_box_subtract(const struct pl_box *a, const struct pl_box *b,
     return count;
 }
 
+bool pl_boxes_take_out(struct pl_vec *boxes, const struct pl_box *box)
+{
+    bool met = false;
+
+    for (size_t i = boxes->count; i-- > 0;) {
+        const struct pl_box old = *(struct pl_box *)pl_vec_at(boxes, i);
+        struct pl_box rest[2 * PL_DIM_MAX];
+        unsigned count;
+
+        if (!pl_box_intersects(&old, box)) {
+            continue;
+        }
+        met = true;
+        pl_vec_remove_unordered(boxes, i);
+        count = pl_box_subtract(&old, box, rest);
+        for (unsigned k = 0; k < count; k++) {
+            struct pl_box *place = pl_vec_push(boxes);
+
+            PL_CHECK(place != NULL);
+            *place = rest[k];
+        }
+    }
+    return met;
+}
+
 void pl_box_strides(const struct pl_box *frame, int64_t out_stride[PL_DIM_MAX])
 {
     int64_t stride = 1;

@@ -13,6 +13,7 @@
 
 #include "base.h"
 #include "str.h"
+#include "vec.h"
 
 #define PL_DIM_MAX 8
 
@@ -88,6 +89,8 @@ bool pl_box_intersection(const struct pl_box *a, const struct pl_box *b,
 /* a minus b as at most 2 * ndim disjoint boxes, in a fixed order; returns how many. */
 unsigned pl_box_subtract(const struct pl_box *a, const struct pl_box *b,
                          struct pl_box out[2 * PL_DIM_MAX]);
+/* Out of each of the boxes (struct pl_box), which change their order; false: none of them met it. */
+bool pl_boxes_take_out(struct pl_vec *boxes, const struct pl_box *box);
 /* Row-major strides, in elements, of a buffer that holds exactly `frame`. */
 void pl_box_strides(const struct pl_box *frame, int64_t out_stride[PL_DIM_MAX]);
 /* Element offset of index `at` (root coordinates) in a buffer that holds `frame`. */

@@ -161,25 +161,6 @@ static bool adjoin(const struct pl_box *a, const struct pl_box *b)
             b->start[differs] + b->count[differs] == a->start[differs]);
 }
 
-/* Out of each of the boxes. */
-static void boxes_take(struct pl_vec *boxes, const struct pl_box *box)
-{
-    for (size_t i = boxes->count; i-- > 0;) {
-        struct pl_box old = *(struct pl_box *)pl_vec_at(boxes, i);
-        struct pl_box rest[2 * PL_DIM_MAX];
-        unsigned count;
-
-        if (!pl_box_intersects(&old, box)) {
-            continue;
-        }
-        pl_vec_remove_unordered(boxes, i);
-        count = pl_box_subtract(&old, box, rest);
-        for (unsigned k = 0; k < count; k++) {
-            box_push(boxes, &rest[k]);
-        }
-    }
-}
-
 /* One box more of disjoint ones; with neighbours that it makes a larger box with, it is that box. */
 static void fresh_add(struct pl_vec *fresh, const struct pl_box *box)
 {
@@ -216,7 +197,7 @@ static void open_take(struct cover *cover, const struct pl_box *box, bool overwr
             cover->needs_old = true;
         }
     }
-    boxes_take(&cover->open, box);
+    (void)pl_boxes_take_out(&cover->open, box);
     if (cover->open.count > COVER_BOXES_MAX) {
         cover->needs_old = true; /* reads what it need not: slower, and fails with more */
         pl_vec_clear(&cover->open);
@@ -296,7 +277,7 @@ static void kept_find(const struct cover *cover, struct graph_operand *operand)
     }
     box_push(&kept, &cover->hull);
     for (size_t i = 0; i < cover->fresh.count && kept.count <= COVER_BOXES_MAX; i++) {
-        boxes_take(&kept, pl_vec_at(&cover->fresh, i));
+        (void)pl_boxes_take_out(&kept, pl_vec_at(&cover->fresh, i));
     }
     if (kept.count <= COVER_BOXES_MAX) {
         operand->kept = head_alloc(kept.count * sizeof(*operand->kept));

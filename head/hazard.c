@@ -39,32 +39,6 @@ static void collect_points(const struct pl_list *uses, const struct pl_box *box,
     }
 }
 
-/* Takes `box` out of every box of the list; false: none of them met it. */
-static bool take_out(struct pl_vec *boxes, const struct pl_box *box)
-{
-    bool met = false;
-
-    for (size_t i = boxes->count; i-- > 0;) {
-        const struct pl_box old = *(struct pl_box *)pl_vec_at(boxes, i);
-        struct pl_box rest[2 * PL_DIM_MAX];
-        unsigned count;
-
-        if (!pl_box_intersects(&old, box)) {
-            continue;
-        }
-        met = true;
-        pl_vec_remove_unordered(boxes, i);
-        count = pl_box_subtract(&old, box, rest);
-        for (unsigned k = 0; k < count; k++) {
-            struct pl_box *place = pl_vec_push(boxes);
-
-            PL_CHECK(place != NULL);
-            *place = rest[k];
-        }
-    }
-    return met;
-}
-
 /*
  * Whose success a reader of `box` depends on: the last writer of each part of it. Newest first; what a newer one wrote, finished or not, an older one
  * that fails cannot spoil.
@@ -91,9 +65,9 @@ static void collect_producers(const struct head_buffer *buffer, const struct pl_
 
         for (; written != NULL && written->order > use->task->order;
              written = written->next) {
-            (void)take_out(&open, &written->box);
+            (void)pl_boxes_take_out(&open, &written->box);
         }
-        if (!take_out(&open, &use->box)) {
+        if (!pl_boxes_take_out(&open, &use->box)) {
             continue;
         }
         producer = pl_vec_push(producers);
