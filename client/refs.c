@@ -274,8 +274,8 @@ struct root *root_create(struct refs *refs, uint64_t id, const struct pl_shape *
         if (root == NULL) {
             return NULL;
         }
-        pl_list_init(&root->failures);
-        pl_list_init(&root->writes);
+        parts_init(&root->failures);
+        parts_init(&root->writes);
         pl_list_init(&root->watches);
         pl_list_init(&root->all);
     }
@@ -334,12 +334,12 @@ void root_drop(struct refs *refs, struct root *root)
     struct pl_list *at, *next;
 
     assert(root->handle_count == 0);
-    root_spans_drop(root);
-    pl_list_for_each_safe(at, next, &root->writes) {
-        pl_container_of(at, struct write, in_root)->root = NULL;
-        pl_list_remove(at);
+    pl_list_for_each_safe(at, next, &root->writes.list) {
+        struct write *write = pl_container_of(at, struct write, part.link);
+
+        parts_remove(&root->writes, &write->part);
+        write->root = NULL;
     }
-    root->write_count = 0;
     root_watches_release(refs, root);
     root_failures_drop(root);
     pl_free(root->base);
@@ -355,23 +355,10 @@ void root_drop(struct refs *refs, struct root *root)
     }
 }
 
-static bool touches(bool whole, const struct pl_box *box, const struct pl_box *other)
-{
-    return whole || other == NULL || pl_box_intersects(box, other);
-}
-
-static bool span_touches(void *user, struct pl_span *span)
-{
-    const struct write *write = pl_container_of(span, struct write, span);
-
-    return touches(write->whole, &write->box, user);
-}
-
 plasmon_status_t root_state(const struct root *root, const struct pl_box *box,
                             struct failure **out_failure)
 {
     const struct root_failure *failed = root_failure_at(root, box);
-    const struct pl_list *at;
 
     if (failed != NULL) {
         if (out_failure != NULL) {
@@ -379,30 +366,17 @@ plasmon_status_t root_state(const struct root *root, const struct pl_box *box,
         }
         return failed->failure->status;
     }
-    if (root->spans != NULL && box != NULL) {
-        uint64_t first, last;
-
-        pl_span_of_box(&root->shape, box, &first, &last);
-        return pl_spans_meet(root->spans, first, last, span_touches, (void *)(uintptr_t)box)
-                   ? PLASMON_INPROGRESS
-                   : PLASMON_OK;
-    }
-    pl_list_for_each(at, &root->writes) {
-        const struct write *write = pl_container_of(at, struct write, in_root);
-
-        if (touches(write->whole, &write->box, box)) {
-            return PLASMON_INPROGRESS;
-        }
-    }
-    return PLASMON_OK;
+    return parts_find(&root->writes, &root->shape, box) != NULL ? PLASMON_INPROGRESS
+                                                                : PLASMON_OK;
 }
 
 uint64_t root_writer(const struct root *root, const struct pl_box *box)
 {
-    for (const struct pl_list *at = root->writes.prev; at != &root->writes; at = at->prev) {
-        const struct write *write = pl_container_of(at, struct write, in_root);
+    for (const struct pl_list *at = root->writes.list.prev; at != &root->writes.list;
+         at                       = at->prev) {
+        const struct write *write = pl_container_of(at, struct write, part.link);
 
-        if (touches(write->whole, &write->box, box)) {
+        if (part_touches(&write->part, box)) {
             return write->task->id;
         }
     }

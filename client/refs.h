@@ -28,7 +28,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/map.h"
-#include "base/spans.h"
+#include "client/parts.h"
 #include "base/vec.h"
 #include "kernels/kernels.h"
 #include "plasmon/plasmon.h"
@@ -60,23 +60,16 @@ struct root {
         recording;    /* the graph whose recording makes it, while that goes on; 0: none */
     bool is_snapshot; /* its release may let an INOUT work in place: it is sent at once */
     uint32_t handle_count; /* slots that show it */
-    struct pl_list writes; /* struct write.in_root, in submission order; .. */
-    uint32_t write_count;
-    struct pl_spans *spans; /* .. and by place, while there are many; NULL: few */
+    struct parts writes;   /* struct write.part, in submission order */
     struct pl_list watches;
-    struct pl_list failures; /* struct root_failure.in_root, the newest last; .. */
-    uint32_t failure_count;
-    struct pl_spans *failure_spans; /* .. and by place, as the writes */
-    uint64_t version;               /* counts the tasks that were submitted to write it */
+    struct parts failures; /* struct root_failure.part, the newest first */
+    uint64_t version;      /* counts the tasks that were submitted to write it */
     uint8_t *value; /* its bytes in this version, when they are few and known; else NULL */
     struct pl_list all; /* in refs->roots, or refs->roots_free */
 };
 
 struct root_failure {
-    struct pl_list in_root;
-    struct pl_span span; /* in root->failure_spans */
-    bool whole;
-    struct pl_box box;
+    struct part part; /* in root->failures */
     struct failure *failure;
 };
 
@@ -87,14 +80,11 @@ enum write_effect {
 };
 
 struct write {
-    struct pl_list in_root;
-    struct pl_span span; /* in root->spans */
-    struct root *root;   /* NULL: it no longer matters to anyone */
-    struct write *next;  /* of the same task */
+    struct part part;   /* in root->writes */
+    struct root *root;  /* NULL: it no longer matters to anyone */
+    struct write *next; /* of the same task */
     struct task *task;
     enum write_effect effect;
-    bool whole; /* box is the whole array */
-    struct pl_box box;
 };
 
 /* What a task is, where that is no constant text; shared by the launches of a graph. */
@@ -268,7 +258,6 @@ void watch_stop(struct watch *watch); /* fine if decided; its failure goes */
 void root_watches_check(struct refs *refs, struct root *root, const struct pl_box *box);
 void root_new_version(struct refs *refs,
                       struct root *root); /* a task that writes it was submitted */
-void root_spans_drop(struct root *root);  /* its writes are found by looking at all */
 /* One more; box NULL: of all of it. false: out of memory. */
 bool root_failure_add(struct root *root, const struct pl_box *box,
                       struct failure *failure) PL_MUST_CHECK;

@@ -100,65 +100,10 @@ uint64_t refs_draw_tasks(struct refs *refs, uint32_t count)
 
 /* ------------------------------------------------------------------------------------------------ tasks */
 
-/* As many writes of one array, or parts of it that failed, are looked at one after the other; more are found by where they are. */
-#define PARTS_FEW 64u
-
-void root_spans_drop(struct root *root)
-{
-    struct pl_list *at;
-
-    if (root->spans == NULL) {
-        return;
-    }
-    pl_list_for_each(at, &root->writes) {
-        pl_list_init(&pl_container_of(at, struct write, in_root)->span.link);
-    }
-    pl_spans_finish(root->spans);
-    pl_free(root->spans);
-    root->spans = NULL;
-}
-
-static bool span_add(struct root *root, struct write *write)
-{
-    struct pl_box all;
-    uint64_t first, last;
-
-    if (write->whole) {
-        all = pl_box_of_shape(&root->shape);
-    }
-    pl_span_of_box(&root->shape, write->whole ? &all : &write->box, &first, &last);
-    return pl_spans_add(root->spans, &write->span, first, last);
-}
-
-/* Without memory they are looked at one after the other, as few are. */
-static void spans_make(struct root *root)
-{
-    struct pl_list *at;
-    bool whole = true;
-
-    root->spans = PL_NEW(struct pl_spans);
-    if (root->spans == NULL) {
-        return;
-    }
-    pl_spans_init(root->spans);
-    pl_list_for_each(at, &root->writes) {
-        whole = whole && span_add(root, pl_container_of(at, struct write, in_root));
-    }
-    if (!whole) {
-        root_spans_drop(root);
-    }
-}
-
 /* Behind `where`, a write of the same root or its list. */
 static void write_attach(struct root *root, struct write *write, struct pl_list *where)
 {
-    pl_list_add_after(where, &write->in_root);
-    root->write_count++;
-    if (root->spans != NULL) {
-        PL_CHECK(span_add(root, write)); /* it has a table, so it needs no memory */
-    } else if (root->write_count > PARTS_FEW) {
-        spans_make(root);
-    }
+    parts_add(&root->writes, &root->shape, &write->part, where);
 }
 
 static void write_detach(struct write *write)
@@ -168,15 +113,8 @@ static void write_detach(struct write *write)
     if (root == NULL) {
         return;
     }
-    if (root->spans != NULL) {
-        pl_spans_remove(root->spans, &write->span);
-    }
-    pl_list_remove(&write->in_root);
     write->root = NULL;
-    root->write_count--;
-    if (root->write_count == 0 && root->spans != NULL && root->spans->visits == 0) {
-        root_spans_drop(root);
-    }
+    parts_remove(&root->writes, &write->part);
 }
 
 struct task_text *task_text_hold(struct task_text *text)
@@ -249,7 +187,8 @@ struct task *task_create(struct refs *refs, uint64_t id, const char *what,
     return task;
 }
 
-static struct write *task_new_write(struct task *task)
+/* box NULL: the whole. */
+static struct write *task_new_write(struct task *task, const struct pl_box *box)
 {
     struct write *write = &task->first;
 
@@ -262,26 +201,21 @@ static struct write *task_new_write(struct task *task)
     task->first_used = true;
     write->task      = task;
     write->root      = NULL;
-    pl_list_init(&write->in_root);
-    pl_list_init(&write->span.link);
+    part_init(&write->part, box);
     return write;
 }
 
 plasmon_status_t task_writes(struct task *task, struct root *root, const struct pl_box *box,
                              enum write_effect effect)
 {
-    struct write *write = task_new_write(task), **end = &task->writes;
+    struct write *write = task_new_write(task, box), **end = &task->writes;
 
     if (write == NULL) {
         return PLASMON_ENOMEM;
     }
     write->root   = root;
     write->effect = effect;
-    write->whole  = box == NULL;
-    if (box != NULL) {
-        write->box = *box;
-    }
-    write->next = NULL;
+    write->next   = NULL;
     while (*end != NULL) {
         end = &(*end)->next;
     }
@@ -294,11 +228,9 @@ void task_abandon(struct refs *refs, struct task *task)
     task_free(refs, task); /* its writes are in no list yet */
 }
 
-/* Is box `a` (whole or not) inside box `b`? */
-static bool covered(bool a_whole, const struct pl_box *a, bool b_whole,
-                    const struct pl_box *b)
+static bool covered(const struct part *part, const struct part *by)
 {
-    return b_whole || (!a_whole && pl_box_contains(b, a));
+    return by->whole || (!part->whole && pl_box_contains(&by->box, &part->box));
 }
 
 /* What is left of an older write beside `box`: it goes on as one write a piece. Out of memory: it stays whole, which is safe. */
@@ -313,116 +245,48 @@ static void write_cut(struct write *write, const struct pl_box *from,
         return;
     }
     for (unsigned i = 1; i < count; i++) {
-        struct write *more = task_new_write(write->task);
+        struct write *more = task_new_write(write->task, &pieces[i]);
 
         if (more == NULL) {
             return;
         }
         more->root   = write->root;
         more->effect = write->effect;
-        more->whole  = false;
-        more->box    = pieces[i];
         more->next   = write->next;
         write->next  = more;
-        write_attach(write->root, more, &write->in_root);
+        write_attach(write->root, more, &write->part.link);
     }
-    write->whole = false;
-    write->box   = pieces[0];
-    if (write->root->spans != NULL) {
-        pl_spans_remove(write->root->spans, &write->span);
-        PL_CHECK(span_add(write->root, write)); /* as above */
-    }
+    parts_move(&write->root->writes, &write->root->shape, &write->part, &pieces[0]);
 }
 
-static struct pl_box box_or_whole(const struct root *root, bool whole,
-                                  const struct pl_box *box)
+static void supersede_write(void *user, struct part *part)
 {
-    return whole ? pl_box_of_shape(&root->shape) : *box;
-}
+    const struct write *newer = user;
+    struct write *older       = pl_container_of(part, struct write, part);
 
-static void supersede_write(const struct root *root, struct write *older,
-                            const struct write *newer)
-{
-    if (covered(older->whole, &older->box, newer->whole, &newer->box)) {
+    if (covered(part, &newer->part)) {
         write_detach(older);
     } else if (newer->effect == WRITE_OVERWRITES) {
-        struct pl_box box = box_or_whole(root, older->whole, &older->box);
+        struct pl_box box = part_box(part, &newer->root->shape);
 
-        if (pl_box_intersects(&box, &newer->box)) {
-            write_cut(older, &box, &newer->box);
+        if (pl_box_intersects(&box, &newer->part.box)) {
+            write_cut(older, &box, &newer->part.box);
         }
     }
 }
 
-static bool supersede_span(void *user, struct pl_span *span)
+static const struct pl_box *box_of(const struct write *write)
 {
-    const struct write *newer = user;
-
-    supersede_write(newer->root, pl_container_of(span, struct write, span), newer);
-    return false;
+    return write->part.whole ? NULL : &write->part.box;
 }
 
 /* `newer` was submitted: older writes that the present version no longer depends on leave the list. */
 static void supersede_writes(struct root *root, struct write *newer)
 {
-    struct pl_list *at, *next;
-    uint64_t first, last;
-
-    if (root->spans != NULL && !newer->whole) {
-        pl_span_of_box(&root->shape, &newer->box, &first, &last);
-        (void)pl_spans_meet(root->spans, first, last, supersede_span, newer);
-        return;
-    }
-    pl_list_for_each_safe(at, next, &root->writes) {
-        supersede_write(root, pl_container_of(at, struct write, in_root), newer);
-    }
+    parts_each(&root->writes, &root->shape, box_of(newer), supersede_write, newer);
 }
 
 /* ------------------------------------------------------------------------------------------------ what of a root has failed */
-
-static void failure_spans_drop(struct root *root)
-{
-    struct pl_list *at;
-
-    if (root->failure_spans == NULL) {
-        return;
-    }
-    pl_list_for_each(at, &root->failures) {
-        pl_list_init(&pl_container_of(at, struct root_failure, in_root)->span.link);
-    }
-    pl_spans_finish(root->failure_spans);
-    pl_free(root->failure_spans);
-    root->failure_spans = NULL;
-}
-
-static bool failure_span_add(struct root *root, struct root_failure *failed)
-{
-    struct pl_box box = box_or_whole(root, failed->whole, &failed->box);
-    uint64_t first, last;
-
-    pl_span_of_box(&root->shape, &box, &first, &last);
-    return pl_spans_add(root->failure_spans, &failed->span, first, last);
-}
-
-/* Without memory they are looked at one after the other, as few are. */
-static void failure_spans_make(struct root *root)
-{
-    struct pl_list *at;
-    bool all = true;
-
-    root->failure_spans = PL_NEW(struct pl_spans);
-    if (root->failure_spans == NULL) {
-        return;
-    }
-    pl_spans_init(root->failure_spans);
-    pl_list_for_each(at, &root->failures) {
-        all = all &&
-              failure_span_add(root, pl_container_of(at, struct root_failure, in_root));
-    }
-    if (!all) {
-        failure_spans_drop(root);
-    }
-}
 
 bool root_failure_add(struct root *root, const struct pl_box *box, struct failure *failure)
 {
@@ -431,80 +295,33 @@ bool root_failure_add(struct root *root, const struct pl_box *box, struct failur
     if (failed == NULL) {
         return false;
     }
-    failed->whole   = box == NULL;
     failed->failure = failure_hold(failure);
-    if (box != NULL) {
-        failed->box = *box;
-    }
-    pl_list_init(&failed->in_root);
-    pl_list_init(&failed->span.link);
-    pl_list_add_tail(&root->failures, &failed->in_root);
-    root->failure_count++;
-    if (root->failure_spans != NULL) {
-        PL_CHECK(failure_span_add(root, failed)); /* as for writes */
-    } else if (root->failure_count > PARTS_FEW) {
-        failure_spans_make(root);
-    }
+    part_init(&failed->part, box);
+    parts_add(&root->failures, &root->shape, &failed->part, &root->failures.list);
     return true;
 }
 
-static void root_failure_remove(struct root *root, struct root_failure *failed)
+static void failure_forget(struct root *root, struct root_failure *failed)
 {
-    if (root->failure_spans != NULL) {
-        pl_spans_remove(root->failure_spans, &failed->span);
-    }
-    pl_list_remove(&failed->in_root);
-    root->failure_count--;
+    parts_remove(&root->failures, &failed->part);
     failure_release(failed->failure);
     pl_free(failed);
 }
 
 void root_failures_drop(struct root *root)
 {
-    failure_spans_drop(root);
-    while (!pl_list_empty(&root->failures)) {
-        root_failure_remove(root,
-                            pl_list_first(&root->failures, struct root_failure, in_root));
+    struct pl_list *at, *next;
+
+    pl_list_for_each_safe(at, next, &root->failures.list) {
+        failure_forget(root, pl_container_of(at, struct root_failure, part.link));
     }
-}
-
-struct failed_at {
-    const struct pl_box *box;
-    struct root_failure *found;
-};
-
-static bool failure_touches(void *user, struct pl_span *span)
-{
-    struct root_failure *failed = pl_container_of(span, struct root_failure, span);
-    struct failed_at *at        = user;
-
-    if (!failed->whole && !pl_box_intersects(&failed->box, at->box)) {
-        return false;
-    }
-    at->found = failed;
-    return true;
 }
 
 struct root_failure *root_failure_at(const struct root *root, const struct pl_box *box)
 {
-    struct failed_at found = {.box = box};
-    uint64_t first, last;
+    struct part *part = parts_find(&root->failures, &root->shape, box);
 
-    if (root->failure_spans != NULL && box != NULL) {
-        pl_span_of_box(&root->shape, box, &first, &last);
-        (void)pl_spans_meet(root->failure_spans, first, last, failure_touches, &found);
-        return found.found;
-    }
-    for (const struct pl_list *at = root->failures.prev; at != &root->failures;
-         at                       = at->prev) {
-        struct root_failure *failed =
-            pl_container_of((struct pl_list *)(uintptr_t)at, struct root_failure, in_root);
-
-        if (failed->whole || box == NULL || pl_box_intersects(&failed->box, box)) {
-            return failed;
-        }
-    }
-    return NULL;
+    return part != NULL ? pl_container_of(part, struct root_failure, part) : NULL;
 }
 
 struct superseding {
@@ -513,51 +330,34 @@ struct superseding {
 };
 
 /* What is left of it beside the box has failed as before. */
-static bool supersede_failure(void *user, struct pl_span *span)
+static void supersede_failure(void *user, struct part *part)
 {
-    struct root_failure *failed  = pl_container_of(span, struct root_failure, span);
+    struct root_failure *failed  = pl_container_of(part, struct root_failure, part);
     const struct superseding *by = user;
-    struct pl_box from           = box_or_whole(by->root, failed->whole, &failed->box);
+    struct pl_box from           = part_box(part, &by->root->shape);
     struct pl_box pieces[2 * PL_DIM_MAX];
     unsigned count;
 
     if (!pl_box_intersects(&from, by->box)) {
-        return false;
+        return;
     }
     count = pl_box_subtract(&from, by->box, pieces);
     for (unsigned k = 0; k < count; k++) {
         /* Out of memory: the state is told by the tasks that read it. */
         (void)!root_failure_add(by->root, &pieces[k], failed->failure);
     }
-    root_failure_remove(by->root, failed);
-    return false;
+    failure_forget(by->root, failed);
 }
 
-/* The box is written anew, or fails anew: older failures no longer speak for it. */
-static void supersede_failures(struct root *root, bool whole, const struct pl_box *box)
+/* The box (NULL: all of it) is written anew, or fails anew: older failures no longer speak for it. */
+static void supersede_failures(struct root *root, const struct pl_box *box)
 {
     struct superseding by = {.root = root, .box = box};
-    struct pl_list *at, *next;
-    uint64_t first, last;
 
-    if (pl_list_empty(&root->failures)) {
-        return;
-    }
-    if (whole) {
+    if (box == NULL) {
         root_failures_drop(root);
-        return;
-    }
-    if (root->failure_spans != NULL) {
-        pl_span_of_box(&root->shape, box, &first, &last);
-        (void)pl_spans_meet(root->failure_spans, first, last, supersede_failure, &by);
     } else {
-        pl_list_for_each_safe(at, next, &root->failures) {
-            (void)supersede_failure(
-                &by, &pl_container_of(at, struct root_failure, in_root)->span);
-        }
-    }
-    if (pl_list_empty(&root->failures)) {
-        failure_spans_drop(root);
+        parts_each(&root->failures, &root->shape, box, supersede_failure, &by);
     }
 }
 
@@ -581,9 +381,9 @@ void task_commit(struct refs *refs, struct task *task)
             supersede_writes(root, write);
         }
         if (write->effect == WRITE_OVERWRITES) {
-            supersede_failures(root, write->whole, &write->box);
+            supersede_failures(root, box_of(write));
         }
-        write_attach(root, write, root->writes.prev);
+        write_attach(root, write, root->writes.list.prev);
     }
 }
 
@@ -721,9 +521,9 @@ struct failure *refs_describe_failure(struct refs *refs, uint64_t task_id,
 
 static void root_fail(struct root *root, const struct write *write, struct failure *failure)
 {
-    supersede_failures(root, write->whole, &write->box);
+    supersede_failures(root, box_of(write));
     /* Out of memory: a get still fails, by the head's word. */
-    (void)!root_failure_add(root, write->whole ? NULL : &write->box, failure);
+    (void)!root_failure_add(root, box_of(write), failure);
 }
 
 plasmon_status_t root_inherit(struct root *copy, const struct root *from,
@@ -732,22 +532,22 @@ plasmon_status_t root_inherit(struct root *copy, const struct root *from,
     const struct root_failure *failed;
     const struct pl_list *at;
 
-    pl_list_for_each(at, &from->writes) {
-        struct write *write = pl_container_of(at, struct write, in_root), *more;
+    pl_list_for_each(at, &from->writes.list) {
+        struct write *write = pl_container_of(at, struct write, part.link), *more;
 
-        if (!write->whole && box != NULL && !pl_box_intersects(&write->box, box)) {
+        if (!part_touches(&write->part, box)) {
             continue;
         }
-        more = task_new_write(write->task);
+        /* Of the whole copy, which has coordinates of its own. */
+        more = task_new_write(write->task, NULL);
         if (more == NULL) {
             return PLASMON_ENOMEM; /* root_drop() undoes what was linked */
         }
         more->root   = copy;
         more->effect = WRITE_ADDS;
-        more->whole  = true; /* of the copy, which has coordinates of its own */
         more->next   = write->next;
         write->next  = more;
-        write_attach(copy, more, copy->writes.prev);
+        write_attach(copy, more, copy->writes.list.prev);
     }
     failed = root_failure_at(from, box);
     if (failed != NULL && !root_failure_add(copy, NULL, failed->failure)) {
@@ -770,7 +570,7 @@ static void task_end(struct refs *refs, struct task *task, struct failure *failu
             root_fail(root, write, failure);
         }
         write_detach(write);
-        root_watches_check(refs, root, write->whole ? NULL : &write->box);
+        root_watches_check(refs, root, box_of(write));
     }
     refs->tasks_live--;
     refs->resolved_count++;

@@ -151,7 +151,8 @@ TEST(a_chain_of_inouts_is_one_write)
     for (int i = 0; i < 5000; i++) {
         last = submit(&refs, root, NULL, WRITE_UPDATES);
     }
-    for (struct pl_list *at = root->writes.next; at != &root->writes; at = at->next) {
+    for (struct pl_list *at = root->writes.list.next; at != &root->writes.list;
+         at                 = at->next) {
         length++;
     }
     ASSERT_EQ(length, 1);
@@ -435,14 +436,14 @@ static uint32_t agree(uint64_t *seed, int64_t columns, int64_t longest, int step
             model_end(&model, &refs, (unsigned)(test_random(seed) % model.live_count));
         }
         model_compare(&model, root);
-        most = root->write_count > most ? root->write_count : most;
+        most = root->writes.count > most ? root->writes.count : most;
     }
     while (model.live_count > 0) {
         model_end(&model, &refs, model.live_count - 1);
     }
     model_compare(&model, root);
-    ASSERT_EQ(root->write_count, 0);
-    ASSERT_NULL(root->spans);
+    ASSERT_EQ(root->writes.count, 0);
+    ASSERT_NULL(root->writes.spans);
     refs_finish(&refs);
     return most;
 }
@@ -600,12 +601,12 @@ TEST(each_of_many_writers_of_one_array_looks_at_few_others)
 
             (void)submit(&refs, root, &where, WRITE_OVERWRITES);
         }
-        ASSERT_EQ(root->write_count, PARTS);
+        ASSERT_EQ(root->writes.count, PARTS);
     }
-    ASSERT_NOT_NULL(root->spans);
-    ASSERT_TRUE(root->spans->looked < 16 * (uint64_t)PARTS);
+    ASSERT_NOT_NULL(root->writes.spans);
+    ASSERT_TRUE(root->writes.spans->looked < 16 * (uint64_t)PARTS);
     refs_resolve_range(&refs, 1, refs.id_next - 1);
-    ASSERT_EQ(root->write_count, 0);
+    ASSERT_EQ(root->writes.count, 0);
     refs_finish(&refs);
 }
 
@@ -631,7 +632,7 @@ TEST(each_of_many_parts_that_fail_looks_at_few_others)
             last = submit(&refs, root, &where, WRITE_UPDATES);
             fail(&refs, last, 0);
         }
-        ASSERT_EQ(root->failure_count, PARTS);
+        ASSERT_EQ(root->failures.count, PARTS);
     }
     for (int i = 0; i < PARTS; i++) { /* the left half of each is well again */
         struct pl_box where = box(2 * i, 1), other = box(2 * i + 1, 1);
@@ -642,13 +643,13 @@ TEST(each_of_many_parts_that_fail_looks_at_few_others)
         ASSERT_STATUS(root_state(root, &other, &why), PLASMON_EFUNCTION);
         ASSERT_EQ(why->task, last - (uint64_t)(PARTS - 1 - i));
     }
-    ASSERT_EQ(root->failure_count, PARTS);
-    ASSERT_NOT_NULL(root->failure_spans);
-    ASSERT_TRUE(root->failure_spans->looked < 32 * (uint64_t)PARTS);
+    ASSERT_EQ(root->failures.count, PARTS);
+    ASSERT_NOT_NULL(root->failures.spans);
+    ASSERT_TRUE(root->failures.spans->looked < 32 * (uint64_t)PARTS);
     ASSERT_STATUS(root_state(root, NULL, &why), PLASMON_EFUNCTION);
     refs_resolve(&refs, submit(&refs, root, NULL, WRITE_OVERWRITES), NULL);
     ASSERT_OK(root_state(root, NULL, &why));
-    ASSERT_TRUE(root->failure_spans == NULL);
+    ASSERT_TRUE(root->failures.spans == NULL);
     refs_finish(&refs);
 }
 
