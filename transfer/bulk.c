@@ -223,6 +223,45 @@ plasmon_status_t transfer_bulk_gone(struct transfer_bulk *bulk, uint32_t peer)
     return PLASMON_OK;
 }
 
+static plasmon_status_t fill_add(struct pl_vec *fills, uint64_t first, uint64_t count)
+{
+    struct bulk_fill *fill = pl_vec_push(fills);
+
+    if (fill == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    *fill = (struct bulk_fill){.first = first, .count = count};
+    return PLASMON_OK;
+}
+
+plasmon_status_t transfer_bulk_give_up(struct transfer_bulk *bulk, uint32_t peer,
+                                       bool receives, uint64_t first, uint64_t count)
+{
+    struct bulk_out *out;
+    plasmon_status_t status;
+
+    if (receives) {
+        /*
+         * In this order and under one lock: whichever connection reads one of these chunks later sees that it is given up (bulk_in.c), and so the filler is alone with
+         * their slots.
+         */
+        pl_mutex_lock(&bulk->lock);
+        bulk_in_end_locked(bulk, peer);
+        status = fill_add(&bulk->fills, first, count);
+        pl_cond_broadcast(&bulk->changed);
+        pl_mutex_unlock(&bulk->lock);
+        return status;
+    }
+    status = out_of(bulk, peer, &out);
+    if (status == PLASMON_OK) {
+        pl_mutex_lock(&out->lock);
+        status = fill_add(&out->given_up, first, count);
+        pl_mutex_unlock(&out->lock);
+        pl_fd_raise(out->wake_fd);
+    }
+    return status;
+}
+
 plasmon_status_t transfer_bulk_expect(struct transfer_bulk *bulk, uint32_t peer,
                                       uint64_t first, uint64_t count)
 {

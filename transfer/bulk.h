@@ -49,6 +49,8 @@ struct transfer_bulk_config {
     bool staged; /* also on a CPU device: bytes go through slots, as a GPU's do (tests) */
 };
 
+#define TRANSFER_BULK_WHY_BYTES 160u
+
 /* To one device, since our process began. */
 struct transfer_bulk_stats {
     uint64_t transfers;
@@ -57,7 +59,14 @@ struct transfer_bulk_stats {
     uint64_t retries;      /* chunks that were sent again */
     uint64_t relays;       /* connections through another worker */
     uint64_t bytes_queued; /* enqueued and not answered */
-    uint64_t rate;         /* bytes a second while it was busy; 0: not measured */
+    /*
+     * Bytes are ready to go, and no connection has moved anything for so long, up to the last attempt; 0: all is well. That attempt was made for all that
+     * was enqueued up to chunk unreached_last.
+     */
+    uint64_t unreached_ms;
+    uint64_t unreached_last;
+    char unreached_why[TRANSFER_BULK_WHY_BYTES]; /* with the address */
+    uint64_t rate; /* bytes a second while it was busy; 0: not measured */
 };
 
 struct transfer_bulk;
@@ -83,6 +92,14 @@ transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,
  */
 plasmon_status_t transfer_bulk_gone(struct transfer_bulk *bulk,
                                     uint32_t peer) PL_MUST_CHECK;
+/*
+ * A transfer with `peer`, which lives, has failed, because the two cannot reach each other: chunks first .. first + count - 1 of the receiver's ring do
+ * not come. Told to both sides, in any order, before or after their halves are enqueued. receives: ours is the ring. Bytes of them that come all the same
+ * are dropped.
+ */
+plasmon_status_t transfer_bulk_give_up(struct transfer_bulk *bulk, uint32_t peer,
+                                       bool receives, uint64_t first,
+                                       uint64_t count) PL_MUST_CHECK;
 /*
  * The receiver's half of chunks first .. first + count - 1 from device `peer` is enqueued. When that one is gone, it will get no
  * bytes: its words are moved.

@@ -18,6 +18,12 @@
 #define BULK_RELAY_MAX     16u  /* connections that are passed on for others */
 #define BULK_CLIENTS_MAX   32u  /* connections of clients */
 
+/* Chunks that will not come. */
+struct bulk_fill {
+    uint64_t first;
+    uint64_t count;
+};
+
 /* One chunk that is to be sent. */
 struct bulk_item {
     uint64_t chunk;      /* of the receiver's ring */
@@ -48,6 +54,7 @@ struct bulk_out {
     struct pl_vec items; /* struct bulk_item, FIFO from items_first */
     size_t items_first;
     bool gone;
+    struct pl_vec given_up; /* struct bulk_fill: not to be sent any more */
     struct transfer_bulk_stats stats;
 };
 
@@ -72,11 +79,6 @@ struct bulk_in {
 struct bulk_place {
     uint32_t peer;
     struct transfer_bulk_endpoint endpoint;
-};
-
-struct bulk_fill {
-    uint64_t first;
-    uint64_t count;
 };
 
 struct transfer_bulk {

@@ -14,6 +14,7 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -36,6 +37,7 @@
 #define LOOK_MS  100 /* between looks at the clock while something is owed */
 #define IDLE_MS  1000
 #define RELAY_NS UINT64_C(30000000000)
+#define PROBE_NS UINT64_C(1000000000)
 /* A rate is measured over so long, or until nothing is under way; fewer bytes say nothing of it. */
 #define MEASURE_NS    UINT64_C(20000000)
 #define MEASURE_BYTES (UINT64_C(1) << 20)
@@ -61,6 +63,13 @@ struct sender {
     bool relayed;         /* this connection is */
     uint64_t relay_until_ns; /* until then the way through a relay is the first choice */
     bool late;               /* who cannot be reached was told of, and is a stall */
+    uint64_t
+        unreached_ns; /* nothing got on since then, of what could have; 0: all is well */
+    uint64_t
+        tried_end; /* what was enqueued when the attempt began ends there, in chunks of our own; 0: nothing */
+    uint64_t tried_last; /* the last of these, in the receiver's ring */
+    uint64_t
+        probe_ns; /* nothing is to be sent: the next attempt to see whether it could be */
 };
 
 /* ------------------------------------------------------------------------------------------------ items */
@@ -105,6 +114,74 @@ static bool item_ready(const struct bulk_out *out, const struct bulk_item *item)
                            __ATOMIC_ACQUIRE) > item->own;
 }
 
+/* It was given up: nothing of it is to be sent. Chunks are enqueued in order, so what lies before it is over. */
+static bool item_given_up(struct bulk_out *out, const struct bulk_item *item)
+{
+    bool given = false;
+
+    pl_mutex_lock(&out->lock);
+    for (size_t i = 0; i < out->given_up.count && !given;) {
+        const struct bulk_fill *range = pl_vec_at(&out->given_up, i);
+
+        if (item->chunk >= range->first + range->count) {
+            pl_vec_remove_unordered(&out->given_up, i);
+        } else {
+            given = item->chunk >= range->first;
+            i++;
+        }
+    }
+    pl_mutex_unlock(&out->lock);
+    return given;
+}
+
+/* ------------------------------------------------------------------------------------------------ whom nothing reaches */
+
+/* What is enqueued now has an attempt of its own from here on. */
+static void attempt_begins(struct sender *sender)
+{
+    struct bulk_out *out = sender->out;
+
+    pl_mutex_lock(&out->lock);
+    sender->tried_end = 0;
+    if (out->items_first < out->items.count) {
+        const struct bulk_item *last = pl_vec_at(&out->items, out->items.count - 1);
+
+        sender->tried_end  = last->own + 1;
+        sender->tried_last = last->chunk;
+    }
+    pl_mutex_unlock(&out->lock);
+}
+
+/* It failed. Who has no bytes ready to go misses nothing yet. */
+static void attempt_failed(struct sender *sender, const char *address, const char *why)
+{
+    struct bulk_out *out = sender->out;
+    uint64_t now_ns      = pl_now_ns();
+    struct bulk_item item;
+    bool waits =
+        item_at(out, 0, &item) && item_ready(out, &item) && item.own < sender->tried_end;
+
+    sender->unreached_ns = sender->unreached_ns == 0 ? now_ns : sender->unreached_ns;
+    pl_mutex_lock(&out->lock);
+    out->stats.unreached_ms   = waits ? (now_ns - sender->unreached_ns) / 1000000 : 0;
+    out->stats.unreached_last = sender->tried_last;
+    (void)snprintf(out->stats.unreached_why, sizeof(out->stats.unreached_why), "%s: %s",
+                   address, why);
+    pl_mutex_unlock(&out->lock);
+}
+
+/* A connection moves bytes, waits for a device, or has nothing to move. */
+static void gets_on(struct sender *sender)
+{
+    if (sender->unreached_ns == 0) {
+        return;
+    }
+    sender->unreached_ns = 0;
+    pl_mutex_lock(&sender->out->lock);
+    sender->out->stats.unreached_ms = 0;
+    pl_mutex_unlock(&sender->out->lock);
+}
+
 /* ------------------------------------------------------------------------------------------------ the connection */
 
 static void disconnect(struct sender *sender, plasmon_status_t status)
@@ -116,6 +193,10 @@ static void disconnect(struct sender *sender, plasmon_status_t status)
                  pl_status_text(status));
     }
     bulk_link_close(&sender->link);
+    if (sender->sent > 0 && status != PLASMON_OK) {
+        attempt_failed(sender, sender->endpoint.address,
+                       "a connection was made, and nothing that was sent was answered");
+    }
     pl_mutex_lock(&out->lock);
     out->stats.retries += sender->sent; /* all that was not answered goes again */
     out->stats.stalls += status == PLASMON_ETIMEDOUT;
@@ -209,7 +290,8 @@ static void connect_again(struct sender *sender)
 
     sender->heard_ns = pl_now_ns();
     sender->down_ns  = sender->down_ns == 0 ? sender->heard_ns : sender->down_ns;
-    status           = connect_once(sender, &err);
+    attempt_begins(sender);
+    status = connect_once(sender, &err);
     if (status == PLASMON_OK) {
         sender->retry_ms = 0;
         sender->late     = false;
@@ -221,9 +303,11 @@ static void connect_again(struct sender *sender)
         pl_info("bulk", "device %u cannot be reached: %s", sender->out->peer, why);
     }
     unreached(sender, status, why);
+    attempt_failed(sender, sender->endpoint.address, why);
     disconnect(sender, status);
     sender->retry_ms = (uint32_t)pl_min_u64(
         pl_max_u64(sender->retry_ms * 2ull, BULK_RETRY_MIN_MS), BULK_RETRY_MAX_MS);
+    sender->probe_ns = pl_now_ns() + PROBE_NS;
     (void)poll(&stop, 1, (int)sender->retry_ms);
 }
 
@@ -243,6 +327,7 @@ static bool news_taken(struct sender *sender)
     pl_mutex_unlock(&out->lock);
     if (changed || gone) {
         disconnect(sender, PLASMON_OK);
+        gets_on(sender);
         sender->retry_ms       = 0;
         sender->down_ns        = 0;
         sender->late           = false;
@@ -296,6 +381,7 @@ static plasmon_status_t answer_take(struct sender *sender)
     struct bulk_item item;
 
     sender->heard_ns = pl_now_ns();
+    gets_on(sender);
     if (sender->answer.chunk == BULK_WAITING) {
         sender->timed_ns = 0; /* that says nothing of the connection */
         return PLASMON_OK;
@@ -429,8 +515,12 @@ static plasmon_status_t connected_step(struct sender *sender, uint32_t *io_looks
 
     if (status == PLASMON_OK && there && item_ready(sender->out, &item)) {
         *io_looks = 0;
-        status    = item_send(sender, &item);
+        attempt_begins(sender);
+        status = item_send(sender, &item);
     } else if (status == PLASMON_OK) {
+        if (sender->sent == 0) {
+            gets_on(sender); /* it is there, and nothing could have been answered */
+        }
         rest(sender, there, io_looks);
     }
     return status;
@@ -443,8 +533,8 @@ static void send_step(struct sender *sender, uint32_t *io_looks)
     bool there = item_at(sender->out, sender->sent, &item);
 
     if (sender->link.fd < 0) {
-        if (there) {
-            connect_again(sender);
+        if (there || (sender->unreached_ns != 0 && pl_now_ns() >= sender->probe_ns)) {
+            connect_again(sender); /* or to know when it can be reached again */
         } else {
             rest(sender, false, io_looks);
         }
@@ -460,6 +550,27 @@ static void send_step(struct sender *sender, uint32_t *io_looks)
         sender->relay_next = false;
         disconnect(sender, PLASMON_OK); /* perhaps it can be reached again */
     }
+}
+
+/* The first item was given up: our device's half goes on without its bytes. */
+static bool given_up_step(struct sender *sender, uint32_t *io_looks)
+{
+    struct bulk_item item;
+
+    if (!item_at(sender->out, 0, &item) || !item_given_up(sender->out, &item)) {
+        return false;
+    }
+    if (sender->sent > 0) {
+        disconnect(sender,
+                   PLASMON_OK); /* an answer to it would be one to what comes next */
+    }
+    if (item_ready(sender->out, &item)) {
+        *io_looks = 0;
+        item_over(sender->out, &item);
+    } else {
+        rest(sender, true, io_looks);
+    }
+    return true;
 }
 
 /* The peer is gone: our device's half goes on without it. */
@@ -506,7 +617,7 @@ static void *out_run(void *user)
     while (!stopped(out)) {
         if (news_taken(&sender)) {
             drain_step(&sender, &looks);
-        } else {
+        } else if (!given_up_step(&sender, &looks)) {
             send_step(&sender, &looks);
         }
     }
@@ -525,11 +636,12 @@ plasmon_status_t bulk_out_create(struct transfer_bulk *bulk, uint32_t peer,
     if (out == NULL) {
         return PLASMON_ENOMEM;
     }
-    out->bulk    = bulk;
-    out->peer    = peer;
-    out->wake_fd = -1;
-    out->items   = PL_VEC_INIT(struct bulk_item);
-    status       = pl_mutex_init(&out->lock, PL_RANK_LEAF);
+    out->bulk     = bulk;
+    out->peer     = peer;
+    out->wake_fd  = -1;
+    out->items    = PL_VEC_INIT(struct bulk_item);
+    out->given_up = PL_VEC_INIT(struct bulk_fill);
+    status        = pl_mutex_init(&out->lock, PL_RANK_LEAF);
     if (status != PLASMON_OK) {
         pl_free(out);
         return status;
@@ -586,5 +698,6 @@ void bulk_out_destroy(struct bulk_out *out)
     }
     pl_mutex_finish(&out->lock);
     pl_vec_finish(&out->items);
+    pl_vec_finish(&out->given_up);
     pl_free(out);
 }

@@ -990,6 +990,140 @@ TEST(who_was_given_up_does_not_get_in_again)
     host_close(&b);
 }
 
+/* ------------------------------------------------------------------------------------------------ nobody reaches it */
+
+static uint64_t unreached_ms(struct host *host, uint32_t peer,
+                             struct transfer_bulk_stats *out)
+{
+    return stats_of(host, peer, out) ? out->unreached_ms : 0;
+}
+
+TEST(whom_nobody_reaches_is_told_of_and_what_is_given_up_holds_up_neither_half)
+{
+    struct transfer_bulk_endpoint wrong;
+    struct transfer_bulk_stats stats;
+    struct host a, b;
+    uint64_t count = transfer_chunks(LARGE);
+
+    test_expect_log();
+    host_open(&a, 0, LARGE);
+    host_open(&b, 1, LARGE);
+    wrong = b.endpoint;
+    (void)snprintf(wrong.address, sizeof(wrong.address), "127.0.0.1:1");
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &wrong));
+    send_half(&a, 1, 0, LARGE);
+    recv_half(&b, 0, 0, LARGE);
+    while (unreached_ms(&a, 1, &stats) == 0) {
+        (void)poll(NULL, 0, 5);
+    }
+    ASSERT_EQ(stats.unreached_last, count - 1);
+    ASSERT_NOT_NULL(strstr(stats.unreached_why, "127.0.0.1:1"));
+
+    ASSERT_OK(transfer_bulk_give_up(b.bulk, 0, true, 0, count));
+    finish_half(&b);
+    ASSERT_OK(transfer_bulk_give_up(a.bulk, 1, false, 0, count));
+    finish_half(&a);
+
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint)); /* the network is well again */
+    fill(&a, SOME, 3);
+    send_half(&a, 1, count, SOME);
+    recv_half(&b, 0, count, SOME);
+    finish_half(&a);
+    finish_half(&b);
+    compare(&b, SOME, 3);
+    ASSERT_EQ(unreached_ms(&a, 1, &stats), 0);
+    host_close(&a);
+    host_close(&b);
+}
+
+TEST(a_transfer_behind_one_that_was_given_up_arrives_over_the_same_way)
+{
+    struct host a, b;
+    uint64_t count = transfer_chunks(LARGE);
+
+    host_open(&a, 0, LARGE);
+    host_open(&b, 1, LARGE);
+    fill(&a, LARGE, 5);
+    ASSERT_OK(transfer_bulk_give_up(a.bulk, 1, false, 0, count)); /* before its half */
+    ASSERT_OK(transfer_bulk_give_up(b.bulk, 0, true, 0, count));
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    send_half(&a, 1, 0, LARGE);
+    send_half(&a, 1, count, LARGE);
+    recv_half(&b, 0, 0, LARGE);
+    recv_half(&b, 0, count, LARGE);
+    finish_half(&a);
+    finish_half(&b);
+    compare(&b, LARGE, 5);
+    host_close(&a);
+    host_close(&b);
+}
+
+/* Its slot is another one's by then, or will be. */
+TEST(bytes_of_what_was_given_up_are_dropped)
+{
+    static const uint8_t bytes[1000] = {[0] = 1, [999] = 2};
+    const uint64_t chunk =
+        STORE_STAGE_SLOTS; /* its slot is not empty: nobody moves its word yet */
+    struct bulk_frame frame = {.chunk = chunk, .bytes = sizeof(bytes)};
+    struct bulk_answer answer;
+    struct bulk_hello hello;
+    struct host b;
+    int fd;
+
+    test_expect_log();
+    host_open(&b, 1, SLOT);
+    hello = hello_of(&b);
+    fd    = connect_to(&b);
+    ASSERT_OK(transfer_bulk_give_up(b.bulk, 0, true, chunk, 1));
+    send_all(fd, &hello, sizeof(hello));
+    assert_welcome(fd, PLASMON_OK);
+    send_all(fd, &frame, sizeof(frame));
+    send_all(fd, bytes, sizeof(bytes));
+    __atomic_store_n(&b.ring.timeline->stage_taken.value, 1, __ATOMIC_RELEASE);
+    do {
+        ASSERT_EQ(recv(fd, &answer, sizeof(answer), MSG_WAITALL), (ssize_t)sizeof(answer));
+    } while (answer.chunk == BULK_WAITING || answer.chunk == BULK_ALIVE);
+    ASSERT_EQ(answer.chunk, chunk);
+    ASSERT_EQ(b.ring.slab[0], 0);
+    ASSERT_EQ(b.ring.slab[999], 0);
+    while (__atomic_load_n(&b.ring.timeline->stage_ready[0].value, __ATOMIC_ACQUIRE) == 0) {
+        (void)poll(NULL, 0, 1); /* the filler's turn */
+    }
+    (void)close(fd);
+    host_close(&b);
+}
+
+/* A device that takes its time is no network that is gone, whatever was before. */
+TEST(who_waits_for_a_device_is_reached)
+{
+    struct bulk_answer answer = {.chunk = BULK_WAITING};
+    struct transfer_bulk_endpoint endpoint;
+    struct transfer_bulk_stats stats;
+    struct bulk_frame frame;
+    int listen_fd = listen_as(&endpoint), fd;
+    struct host a;
+
+    test_expect_log();
+    host_open(&a, 0, SLOT);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &endpoint));
+    send_half(&a, 1, 0, 1000);
+    for (int i = 0; i < 2 || unreached_ms(&a, 1, &stats) == 0; i++) {
+        fd = take_frame(listen_fd, &frame);
+        (void)close(fd); /* unanswered */
+    }
+    fd = take_frame(listen_fd, &frame);
+    send_all(fd, &answer, sizeof(answer));
+    while (unreached_ms(&a, 1, &stats) != 0) {
+        (void)poll(NULL, 0, 1);
+    }
+    answer.chunk = 0;
+    send_all(fd, &answer, sizeof(answer));
+    finish_half(&a);
+    (void)close(fd);
+    (void)close(listen_fd);
+    host_close(&a);
+}
+
 /* ------------------------------------------------------------------------------------------------ in place */
 
 static uint8_t *place_of(struct bulk_place_board *board, const struct host *host,
