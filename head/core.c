@@ -137,6 +137,9 @@ plasmon_status_t head_core_create(const struct head_config *config,
     if (core->config.team_bytes == 0) {
         core->config.team_bytes = 128u << 20;
     }
+    if (core->config.reach_wait_ms == 0) {
+        core->config.reach_wait_ms = HEAD_REACH_WAIT_MS;
+    }
     if (core->config.lease_ms == 0) {
         core->config.lease_ms = 10000;
     }

@@ -102,6 +102,8 @@ struct head_config {
         lineage_bytes; /* what records of calls may have (lineage.h); 0: none are kept, and what is lost stays lost */
     uint64_t
         shadow_bytes; /* with lineage: a version is kept each time so much was overwritten in place (shadow.c); 0: none */
+    uint64_t
+        reach_wait_ms; /* a transfer between hosts that cannot reach each other fails after this (reach.c); 0: 60000 */
 };
 
 plasmon_status_t head_core_create(const struct head_config *config,

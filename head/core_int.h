@@ -73,6 +73,7 @@
 #include "head/pair.h"
 #include "head/team.h"
 #include "head/rates.h"
+#include "head/reach.h"
 #include "head/times.h"
 #include "head/run.h"
 #include "head/second.h"

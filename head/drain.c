@@ -183,7 +183,8 @@ static struct head_device *target(struct look *look, const struct head_device *f
         bool free;
 
         if (!stays(device) || !device->joined || !device->connected ||
-            !head_move_possible(from, device)) {
+            !head_move_possible(from, device) ||
+            head_reach_apart(look->core, from, device)) {
             continue;
         }
         *out_why = HEAD_DRAIN_NO_ROOM;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { BATCH_HEADER = 12, BATCH_VERSION = 7 };
+enum { BATCH_HEADER = 12, BATCH_VERSION = 8 };
 
 static const struct input_shape {
     const char *name;

@@ -18,7 +18,7 @@
 
 enum head_input_type {
     HEAD_INPUT_BEGIN =
-        1, /* epoch, transfer, window, retries, credit, lease_ms, chain_bytes, node_lease_ms, lineage_bytes, shadow_bytes, nccl_bytes; policy */
+        1, /* epoch, transfer, window, retries, credit, lease_ms, chain_bytes, node_lease_ms, lineage_bytes, shadow_bytes, nccl_bytes, reach_wait_ms; policy */
     HEAD_INPUT_RESTART, /* now_ms, grace_ms: another process goes on; every connection is gone */
     HEAD_INPUT_RANDOM,        /* a number that was drawn by the input before it */
     HEAD_INPUT_TICK,          /* now_ms */
@@ -45,7 +45,7 @@ enum head_input_type {
     HEAD_INPUT_TYPES,
 };
 
-enum { HEAD_INPUT_NUMBERS_MAX = 11, HEAD_INPUT_STRINGS_MAX = 2 };
+enum { HEAD_INPUT_NUMBERS_MAX = 12, HEAD_INPUT_STRINGS_MAX = 2 };
 
 struct head_string {
     const uint8_t *bytes; /* borrowed */

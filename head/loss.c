@@ -57,14 +57,32 @@ static void take_cause(struct head_again *again, struct head_failure *failure)
     }
 }
 
+/* Looking anew helps if there is another way, and not for ever: it takes its failure then. */
+static bool looked_enough(struct head_wait *wait, const struct head_failure *failure)
+{
+    if (failure->status != PLASMON_EUNREACHABLE) {
+        return false;
+    }
+    if (wait->apart == HEAD_APART_MAX) {
+        return true;
+    }
+    wait->apart++;
+    return false;
+}
+
 /* Answers that the launch was to bring: of a READ with the next one; where things are is looked up anew when all is under way. */
 static void take_waits(struct head_core *core, struct head_task *task,
                        struct head_failure *failure)
 {
-    for (size_t i = 0; i < task->waits.count; i++) {
-        struct head_wait *wait = ((struct head_waiting *)pl_vec_at(&task->waits, i))->wait;
+    struct head_waiting *waits = task->waits.items;
+    size_t left                = 0;
 
-        if (wait->kind == HEAD_WAIT_DATA && task->record != NULL) {
+    for (size_t i = 0; i < task->waits.count; i++) {
+        struct head_wait *wait = waits[i].wait;
+
+        if (looked_enough(wait, failure)) {
+            waits[left++] = waits[i];
+        } else if (wait->kind == HEAD_WAIT_DATA && task->record != NULL) {
             wait_later(&again_of(core, task->record)->waits, wait);
             take_cause(task->record->again, failure);
         } else {
@@ -72,7 +90,7 @@ static void take_waits(struct head_core *core, struct head_task *task,
             wait_later(&core->lineage.waits, wait);
         }
     }
-    pl_vec_clear(&task->waits);
+    task->waits.count = left;
 }
 
 /* From here on nobody is told of this launch. */

@@ -155,6 +155,7 @@ plasmon_status_t head_machine_core_create(struct head_machine *machine,
                                             .lease_ms      = settings->lease_ms,
                                             .chain_bytes   = settings->chain_bytes,
                                             .nccl_bytes    = settings->nccl_bytes,
+                                            .reach_wait_ms = settings->reach_wait_ms,
                                             .lineage_bytes = settings->lineage_bytes,
                                             .shadow_bytes  = settings->shadow_bytes,
                                             .policy        = settings->policy};
@@ -185,6 +186,7 @@ plasmon_status_t head_machine_settle(struct head_machine *machine, const uint64_
                                                .lineage_bytes = n[8],
                                                .shadow_bytes  = n[9],
                                                .nccl_bytes    = n[10],
+                                               .reach_wait_ms = n[11],
                                                .policy        = machine->policy};
     return head_machine_core_create(machine, &machine->core, err);
 }
@@ -387,7 +389,7 @@ plasmon_status_t head_machine_begin(struct head_machine *machine,
         .numbers = {settings->epoch, settings->transfer, settings->window,
                     settings->retries, settings->credit, settings->lease_ms,
                     settings->chain_bytes, settings->node_lease_ms, settings->lineage_bytes,
-                    settings->shadow_bytes, settings->nccl_bytes},
+                    settings->shadow_bytes, settings->nccl_bytes, settings->reach_wait_ms},
         .strings = {head_string(settings->policy != NULL ? settings->policy : "auto")},
     };
 

@@ -52,6 +52,7 @@ struct head_settings {
     uint64_t lineage_bytes;
     uint64_t shadow_bytes;
     uint64_t nccl_bytes;
+    uint64_t reach_wait_ms;
     uint64_t node_lease_ms; /* a store that is away for longer is given up */
     const char *policy;
 };

@@ -8,7 +8,7 @@
 #include "head/checkpoint.h"
 #include "head/machine_int.h"
 
-enum { SETTINGS = 11 };
+enum { SETTINGS = 12 };
 
 /* ------------------------------------------------------------------------------------------ saving */
 
@@ -36,7 +36,7 @@ static void save_settings(const struct head_machine *machine, struct head_bytes 
             settings->epoch,        settings->transfer,      settings->window,
             settings->retries,      settings->credit,        settings->lease_ms,
             settings->chain_bytes,  settings->node_lease_ms, settings->lineage_bytes,
-            settings->shadow_bytes, settings->nccl_bytes};
+            settings->shadow_bytes, settings->nccl_bytes,    settings->reach_wait_ms};
 
     for (size_t i = 0; i < SETTINGS; i++) {
         head_bytes_varint(out, numbers[i]);

@@ -63,6 +63,9 @@ static const struct option_text options[] = {
     {"window", "N", "launches outstanding at a worker (default 8192)"},
     {"node-lease", "SECONDS",
      "a store that is away for longer is given up, with its devices (default 10)"},
+    {"reach-wait", "SECONDS",
+     "a transfer between two hosts that both live and cannot reach each other, directly or "
+     "through a third one, fails after this (default 60)"},
     {"hello-wait", "SECONDS",
      "a connection or stream that has not said who it is by then is closed (default 10)"},
     {"journal", "URL",
@@ -249,6 +252,8 @@ static int apply(struct settings *settings, const char *name, char *value)
         }
     } else if (strcmp(name, "node-lease") == 0) {
         return parse_seconds(name, value, &settings->config.node_lease_ms);
+    } else if (strcmp(name, "reach-wait") == 0) {
+        return parse_seconds(name, value, &settings->config.reach_wait_ms);
     } else if (strcmp(name, "hello-wait") == 0) {
         return parse_seconds(name, value, &settings->config.hello_wait_ms);
     } else if (strcmp(name, "journal") == 0) {

@@ -140,7 +140,7 @@ static bool much_sooner(uint64_t ns, uint64_t than_ns)
 }
 
 /*
- * One whose worker is there, then one on a node that stays, then one that holds all of it, then one on the same host, then, unless it is small, the one whose bytes are there much sooner, then the one
+ * One whose worker is there, then one from which something gets through, then one on a node that stays, then one that holds all of it, then one on the same host, then, unless it is small, the one whose bytes are there much sooner, then the one
  * that can send it first; then one that is
  * there already, then, if it is small, one that is no copy of another, then the device with the least to do.
  */
@@ -157,6 +157,10 @@ static bool better_source(struct head_core *core, const struct head_instance *a,
 
     if (from_a->device->connected != from_b->device->connected) {
         return from_a->device->connected; /* the other one may never come back */
+    }
+    if (head_reach_apart(core, from_a->device, to) !=
+        head_reach_apart(core, from_b->device, to)) {
+        return head_reach_apart(core, from_b->device, to);
     }
     if (!to->draining && from_a->device->draining != from_b->device->draining) {
         return from_b->device->draining; /* it may end while it sends */

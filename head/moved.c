@@ -26,6 +26,8 @@ void head_moved_take(struct head_core *core, struct head_device *device,
         *pair                                   = *stats->pairs[i];
         *(pair->sent ? &pair->from : &pair->to) = device->index;
         head_rates_take(core, pair);
+        head_reach_take(core, pair);
+        pair->unreached_why = NULL; /* borrowed */
     }
 }
 

@@ -374,6 +374,15 @@ void head_pair_task_over(struct head_core *core, struct head_task *task)
 
 /* ---------------------------------------------------------------------------------------- routes */
 
+bool head_pair_whole(struct head_core *core, const struct head_device *from,
+                     const struct head_device *to, uint64_t epoch)
+{
+    const struct head_pair *pair = pair_find(core, from, to);
+
+    return epoch != 0 && pair != NULL && pair->epoch == epoch &&
+           pair->state != HEAD_PAIR_CLOSED;
+}
+
 bool head_pair_possible(const struct head_device *from, const struct head_device *to)
 {
     return from->kind == to->kind && from->comm_version != 0 &&

@@ -50,6 +50,9 @@ uint64_t head_pair_opened(const struct head_core *core, const struct head_device
 /* Is there one that transfers go by now? */
 bool head_pair_serves(struct head_core *core, const struct head_device *from,
                       const struct head_device *to);
+/* Does what names this epoch (0: none) still go by its communicator, and not by the host route? */
+bool head_pair_whole(struct head_core *core, const struct head_device *from,
+                     const struct head_device *to, uint64_t epoch);
 /* Could there be one at all? */
 bool head_pair_possible(const struct head_device *from, const struct head_device *to);
 /* An OPEN or CLOSE, or half of a transfer by a pair, is over. */

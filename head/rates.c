@@ -28,6 +28,7 @@
 #define NETWORK_GUESS    UINT64_C(2000000000)
 #define LATENCY_GUESS    UINT64_C(10000)
 #define NETWORK_LATENCY  UINT64_C(100000)
+#define UNREACHED_NS     UINT64_C(3600000000000)
 
 static uint64_t key_of(uint32_t from, uint32_t to)
 {
@@ -40,7 +41,7 @@ const struct head_way *head_rates_way(const struct head_core *core, uint32_t fro
     return pl_map_get(&core->ways, key_of(from, to));
 }
 
-static struct head_way *way_of(struct head_core *core, uint32_t from, uint32_t to)
+struct head_way *head_rates_way_of(struct head_core *core, uint32_t from, uint32_t to)
 {
     struct head_way *way = pl_map_get(&core->ways, key_of(from, to));
 
@@ -57,9 +58,12 @@ void head_rates_destroy(struct head_core *core)
 {
     size_t i = 0;
     uint64_t key;
-    void *way;
+    void *value;
 
-    while (pl_map_next(&core->ways, &i, &key, &way)) {
+    while (pl_map_next(&core->ways, &i, &key, &value)) {
+        struct head_way *way = value;
+
+        pl_free(way->unreached);
         pl_free(way);
     }
     pl_map_finish(&core->ways);
@@ -111,7 +115,7 @@ void head_rates_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
     if (pair->route >= HEAD_RATE_ROUTES || from == to || from == NULL || to == NULL) {
         return;
     }
-    rate = &way_of(core, pair->from, pair->to)->rates[pair->route];
+    rate = &head_rates_way_of(core, pair->from, pair->to)->rates[pair->route];
     if (pair->sent) { /* a connection's own figure */
         if (pair->rate != 0 && pair->rate != rate->connection) { /* measured anew */
             rate->connection = pair->rate;
@@ -177,6 +181,12 @@ static uint64_t guess_ns(const struct head_core *core, const struct head_device 
     return takes_ns(LATENCY_GUESS, bytes, rate);
 }
 
+/* Nothing gets through now: longer than by any other way. */
+static uint64_t apart_ns(uint64_t bytes)
+{
+    return takes_ns(UNREACHED_NS, bytes, NETWORK_GUESS);
+}
+
 /* By the best route of this way; UINT64_MAX: none was measured. */
 static uint64_t measured_ns(const struct head_core *core, const struct head_device *from,
                             const struct head_device *to, uint64_t bytes)
@@ -197,7 +207,9 @@ static uint64_t measured_ns(const struct head_core *core, const struct head_devi
 uint64_t head_rates_ns(const struct head_core *core, const struct head_device *from,
                        const struct head_device *to, uint64_t bytes)
 {
-    uint64_t best_ns = measured_ns(core, from, to, bytes);
+    uint64_t best_ns = head_reach_apart(core, from, to)
+                           ? apart_ns(bytes)
+                           : measured_ns(core, from, to, bytes);
 
     return best_ns != UINT64_MAX ? best_ns : guess_ns(core, from, to, bytes);
 }
@@ -207,6 +219,9 @@ uint64_t head_rates_known_ns(struct head_core *core, const struct head_device *f
 {
     uint64_t best_ns = measured_ns(core, from, to, bytes), others_ns = UINT64_MAX;
 
+    if (head_reach_apart(core, from, to)) {
+        return apart_ns(bytes);
+    }
     for (uint32_t i = 0; best_ns == UINT64_MAX && i < core->devices.count; i++) {
         const struct head_device *other = head_device_at(core, i);
 
@@ -272,6 +287,7 @@ void head_rates_save(const struct head_core *core, struct head_bytes *out)
         for (size_t n = 0; n < WAY_NUMBERS; n++) {
             head_bytes_varint(out, numbers[n]);
         }
+        head_save_text(out, way->unreached != NULL ? way->unreached : "");
         for (uint32_t route = 0; route < HEAD_RATE_ROUTES; route++) {
             const struct head_rate *rate         = &way->rates[route];
             const uint64_t figures[RATE_NUMBERS] = {
@@ -306,16 +322,24 @@ void head_rates_load(struct head_core *core, struct head_reader *in)
         uint32_t from = (uint32_t)head_load_below(in, WIRE_DEVICES_MAX);
         uint32_t to   = (uint32_t)head_load_below(in, WIRE_DEVICES_MAX);
         struct head_way *way;
+        char *unreached;
 
         if (in->bad || from >= core->devices.count || to >= core->devices.count) {
             in->bad = true;
             return;
         }
-        way              = way_of(core, from, to);
+        way              = head_rates_way_of(core, from, to);
         way->chosen      = (uint32_t)head_load_below(in, HEAD_ROUTE_NCCL);
         way->other_after = (uint32_t)head_load_below(in, UINT32_MAX);
         way->other_bytes = head_load_number(in);
         way->explored    = head_load_number(in);
+        unreached        = head_load_text(in);
+        if (unreached[0] != '\0') {
+            pl_free(way->unreached);
+            way->unreached = unreached;
+        } else {
+            pl_free(unreached);
+        }
         for (uint32_t route = 0; route < HEAD_RATE_ROUTES; route++) {
             rate_load(in, &way->rates[route]);
         }
@@ -395,7 +419,7 @@ plasmon_status_t head_rates_status(struct head_core *core, struct wire_arena *ar
         if (choice == NULL || way_status(core, arena, ways[i], choice) != PLASMON_OK) {
             return PLASMON_ENOMEM;
         }
-        if (choice->n_rates > 0) {
+        if (choice->n_rates > 0 || ways[i]->unreached != NULL) {
             out->choices[out->n_choices++] = choice;
         }
     }

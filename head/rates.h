@@ -44,6 +44,8 @@ struct head_way {
     uint32_t other_after; /* transfers by it since the other one was tried */
     uint64_t other_bytes; /* and their bytes */
     uint64_t explored;    /* transfers that went the other way to measure it */
+    char *
+        unreached; /* owned: bytes are ready, and this is why none goes (reach.c); NULL: all is well */
 };
 
 /* What one worker reports of one pair. */
@@ -51,7 +53,9 @@ void head_rates_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
 /* NULL: nothing was measured. */
 const struct head_way *head_rates_way(const struct head_core *core, uint32_t from,
                                       uint32_t to);
-/* How long so many bytes will take, by the route that they would go. */
+/* The same; made when there is none. */
+struct head_way *head_rates_way_of(struct head_core *core, uint32_t from, uint32_t to);
+/* How long so many bytes will take, by the route that they would go. An hour, and no byte sooner, where nothing gets through now. */
 uint64_t head_rates_ns(const struct head_core *core, const struct head_device *from,
                        const struct head_device *to, uint64_t bytes);
 /*

@@ -149,6 +149,11 @@ uint32_t head_route_plan(struct head_core *core, const struct head_device *from,
                        from->bulk_address[0] == '\0' ? from->index : to->index);
         return HEAD_ROUTE_HOST;
     }
+    if (head_reach_apart(core, from, to)) {
+        (void)snprintf(why, HEAD_WHY_BYTES, "nothing gets through now: %s",
+                       head_rates_way(core, from->index, to->index)->unreached);
+        return HEAD_ROUTE_HOST;
+    }
     if (core->config.transfer == HEAD_TRANSFER_HOST) {
         (void)snprintf(why, HEAD_WHY_BYTES, "--transfer host");
         return HEAD_ROUTE_HOST;

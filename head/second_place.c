@@ -8,7 +8,8 @@ uint64_t head_second_bytes(const struct head_array *array, const struct pl_box *
                               pl_dtype_bytes(array->shape.dtype));
 }
 
-static bool reachable(const struct head_second_part *part, const struct head_device *to)
+static bool reachable(const struct head_core *core, const struct head_second_part *part,
+                      const struct head_device *to)
 {
     const struct pl_list *pos;
 
@@ -17,7 +18,8 @@ static bool reachable(const struct head_second_part *part, const struct head_dev
             pl_container_of(pos, const struct head_instance, tile_link);
 
         if (pl_box_intersects(&instance->box, &part->box) &&
-            !head_move_possible(instance->buffer->device, to)) {
+            (!head_move_possible(instance->buffer->device, to) ||
+             head_reach_apart(core, instance->buffer->device, to))) {
             return false;
         }
     }
@@ -35,11 +37,11 @@ static bool helps(const struct head_second_part *part, const struct head_device 
            head_second_covered(part->tile, &part->box, &others);
 }
 
-static bool may_get_it(const struct head_second_part *part,
+static bool may_get_it(const struct head_core *core, const struct head_second_part *part,
                        const struct head_device *device, bool apart)
 {
     return device->joined && device->expected_ms == 0 && helps(part, device, apart) &&
-           reachable(part, device);
+           reachable(core, part, device);
 }
 
 /* One that has it; then the one with the most room. */
@@ -53,7 +55,7 @@ static struct head_device *device_with_room(struct head_core *core,
         struct head_device *device = head_device_at(core, i);
         uint64_t room;
 
-        if (!may_get_it(part, device, apart)) {
+        if (!may_get_it(core, part, device, apart)) {
             continue;
         }
         if (head_move_common(part->array, &part->box, device, false) != NULL) {
@@ -85,7 +87,7 @@ static struct head_device *device_made_room(struct head_core *core,
         if (*io_looks == 0) {
             break;
         }
-        if (!may_get_it(part, device, apart)) {
+        if (!may_get_it(core, part, device, apart)) {
             continue;
         }
         core->seconds.full_next = index; /* if there is room it has some for the next one */

@@ -246,6 +246,7 @@ void serve_settings(const struct serve *serve, struct head_settings *out)
         .lineage_bytes = serve->config.lineage_bytes,
         .shadow_bytes  = serve->config.shadow_bytes,
         .nccl_bytes    = serve->config.nccl_bytes,
+        .reach_wait_ms = serve->config.reach_wait_ms,
         .node_lease_ms = serve->config.node_lease_ms != 0 ? serve->config.node_lease_ms
                                                           : SERVE_NODE_LEASE_MS,
         .policy        = serve->config.policy,

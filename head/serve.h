@@ -122,6 +122,7 @@ struct serve_config {
     uint64_t lineage_bytes; /* head/lineage.h */
     uint64_t shadow_bytes;  /* head/shadow.c */
     uint64_t nccl_bytes;    /* head/comm.h; 0: 4 GiB */
+    uint32_t reach_wait_ms; /* head/reach.c; 0: HEAD_REACH_WAIT_MS */
     uint32_t node_lease_ms; /* a store that is away for longer is given up */
     uint32_t hello_wait_ms; /* how long a stream may be there without its hello; 0: 10 s */
     struct head_metrics

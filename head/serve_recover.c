@@ -45,10 +45,11 @@ static void compare_settings(const struct serve *serve)
     serve_settings(serve, &here);
     if (strcmp(there->policy, here.policy != NULL ? here.policy : "auto") != 0 ||
         there->transfer != here.transfer || there->window != here.window ||
-        there->node_lease_ms != here.node_lease_ms) {
+        there->node_lease_ms != here.node_lease_ms ||
+        there->reach_wait_ms != here.reach_wait_ms) {
         pl_warn("head",
-                "the cluster goes on with the policy, transfer, window and node lease "
-                "that it was begun with, which are not those of this command");
+                "the cluster goes on with the policy, transfer, window, node lease and "
+                "reach wait that it was begun with, which are not those of this command");
     }
 }
 

@@ -124,7 +124,8 @@ static struct head_device *second_home(struct head_core *core,
 
         if (device == first->device || device->gone || !device->joined ||
             device->draining || room < head_spill_rounded(first->bytes) ||
-            !head_move_possible(first->device, device)) {
+            !head_move_possible(first->device, device) ||
+            head_reach_apart(core, first->device, device)) {
             continue;
         }
         if (best == NULL || away > best_away || (away == best_away && room > best_room)) {

@@ -154,6 +154,7 @@ static struct head_task *task_create(const struct head_launch *launch, uint32_t 
     task->team         = launch->team;
     task->length       = launch->length;
     task->peer         = launch->peer;
+    task->chunk        = launch->offset;
     task->twin_seq     = launch->twin != NULL ? launch->twin->seq : 0;
     task->attempts_max = (uint8_t)pl_min_u64(launch->retries_max, 250);
     if (launch->label != NULL && launch->label[0] != '\0') {
@@ -489,6 +490,28 @@ static void doom_one(struct head_core *core, struct head_task *task,
     }
 }
 
+/* What `next` failed with, for who reads from it. A transfer that finds no way is nobody's task, so it is its reader's own failure. */
+static struct head_failure *inherit(const struct head_task *next,
+                                    const struct head_task *dependent,
+                                    const struct head_failure *failure)
+{
+    bool no_way = failure->status == PLASMON_EUNREACHABLE &&
+                  (next->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND ||
+                   next->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV);
+    struct head_failure *inherited;
+    char what[160];
+
+    head_task_describe(dependent, what);
+    inherited = head_failure_create(
+        no_way ? PLASMON_EUNREACHABLE : PLASMON_EDEPENDENCY, failure->first_task,
+        failure->first_client, "%s %s%s", what,
+        no_way ? "cannot get what it reads: "
+               : "needs the result of a task that failed; the first failure: ",
+        head_failure_cause(failure));
+    inherited->loss = failure->loss;
+    return inherited;
+}
+
 void head_task_doom(struct head_core *core, struct head_task *task,
                     struct head_failure *failure)
 {
@@ -512,17 +535,11 @@ void head_task_doom(struct head_core *core, struct head_task *task,
             struct head_task *dependent =
                 *(struct head_task **)pl_vec_at(&next->dependents, i);
             struct head_failure *inherited;
-            char what[160];
 
             if (dependent->finished || dependent->failure != NULL) {
                 continue;
             }
-            head_task_describe(dependent, what);
-            inherited = head_failure_create(
-                PLASMON_EDEPENDENCY, failure->first_task, failure->first_client,
-                "%s needs the result of a task that failed; the first failure: %s", what,
-                head_failure_cause(failure));
-            inherited->loss = failure->loss;
+            inherited = inherit(next, dependent, failure);
             doom_one(core, dependent, inherited);
             head_failure_release(inherited);
             top = pl_vec_push(&stack);

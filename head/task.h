@@ -58,7 +58,10 @@ struct head_task {
     uint64_t
         twin_seq;   /* RECV by a pair: of its SEND, which is to hear when this is over .. */
     bool told_sent; /* .. and has */
+    bool
+        given_up; /* SEND, RECV: its devices were told that its bytes cannot come (reach.c) */
     uint32_t peer;
+    uint64_t chunk; /* SEND, RECV: its first one in the receiver's ring */
     struct head_failure *failure;
     struct head_record
         *record; /* held: the call that this is a launch of, if it may be run again */

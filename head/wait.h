@@ -31,9 +31,10 @@ struct head_wait {
     size_t bytes_length;
     plasmon_status_t bytes_status;
     char *bytes_text;
-    bool moved;   /* LOCATED: a launch that it waited for is made again: look anew */
-    bool one;     /* LOCATED: in one buffer .. */
-    bool compact; /* .. which holds nothing else */
+    bool moved;    /* LOCATED: a launch that it waited for is made again: look anew */
+    uint8_t apart; /* so often because nothing got through (reach.h) */
+    bool one;      /* LOCATED: in one buffer .. */
+    bool compact;  /* .. which holds nothing else */
     struct head_failure *failure;
 };
 

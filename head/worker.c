@@ -276,6 +276,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
         if (restarted) {
             device->restarts++;
             head_moved_replaced(device);
+            head_reach_forget(core, device);
             if (device->down_ns != 0) {
                 head_times_add(&core->config.times->workers, core->config.times,
                                device->down_ns);

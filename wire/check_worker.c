@@ -343,6 +343,27 @@ static plasmon_status_t check_bulk_peers(const Plasmon__V1__WorkerCommand *comma
     return status;
 }
 
+static plasmon_status_t check_bulk_give_up(const Plasmon__V1__WorkerCommand *command,
+                                           struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_count(command->n_bulk_give_up, WIRE_RANGES_MAX, "bulk give up", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < command->n_bulk_give_up; i++) {
+        const Plasmon__V1__BulkGiveUp *order = command->bulk_give_up[i];
+
+        if (order->device >= WIRE_DEVICES_MAX || order->count == 0 ||
+            order->first > UINT64_MAX - order->count) {
+            status = pl_err_set(err, PLASMON_EMALFORMED,
+                                "%llu chunks from %llu on, with device %u",
+                                (unsigned long long)order->count,
+                                (unsigned long long)order->first, order->device);
+            return check_below(err, status, "bulk give up", (long)i);
+        }
+    }
+    return status;
+}
+
 static plasmon_status_t check_pair_id(size_t length, bool wanted, struct pl_err *err)
 {
     return length == (wanted ? WIRE_PAIR_ID_BYTES : 0)
@@ -421,6 +442,9 @@ plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
     }
     if (status == PLASMON_OK) {
         status = check_bulk_peers(command, err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_bulk_give_up(command, err);
     }
     if (status == PLASMON_OK) {
         status = check_pair_orders(command, err);
@@ -589,6 +613,9 @@ static plasmon_status_t check_pairs(const Plasmon__V1__WorkerStats *stats,
             status = pl_err_set(err, PLASMON_EMALFORMED,
                                 "pair %zu: route %u from device %u to %u", i, pair->route,
                                 pair->from, pair->to);
+        } else {
+            status =
+                check_text(pair->unreached_why, WIRE_TEXT_BYTES_MAX, "unreached why", err);
         }
     }
     return status;

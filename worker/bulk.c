@@ -90,6 +90,14 @@ plasmon_status_t worker_bulk_gone(struct worker_bulk *bulk, uint32_t device)
     return bulk->channel == NULL ? PLASMON_OK : transfer_bulk_gone(bulk->channel, device);
 }
 
+plasmon_status_t worker_bulk_give_up(struct worker_bulk *bulk, uint32_t device,
+                                     bool receives, uint64_t first, uint64_t count)
+{
+    return bulk->channel == NULL
+               ? PLASMON_OK
+               : transfer_bulk_give_up(bulk->channel, device, receives, first, count);
+}
+
 bool worker_bulk_stats(const struct worker_bulk *bulk, size_t *io_index, uint32_t *out_peer,
                        struct transfer_bulk_stats *out)
 {

@@ -28,6 +28,9 @@ void worker_bulk_identify(struct worker_bulk *bulk, uint64_t epoch, uint32_t dev
 plasmon_status_t worker_bulk_peer(struct worker_bulk *bulk, uint32_t device,
                                   const char *address, const uint8_t *secret) PL_MUST_CHECK;
 plasmon_status_t worker_bulk_gone(struct worker_bulk *bulk, uint32_t device) PL_MUST_CHECK;
+plasmon_status_t worker_bulk_give_up(struct worker_bulk *bulk, uint32_t device,
+                                     bool receives, uint64_t first,
+                                     uint64_t count) PL_MUST_CHECK;
 
 /* As transfer_bulk_next_stats(). */
 bool worker_bulk_stats(const struct worker_bulk *bulk, size_t *io_index, uint32_t *out_peer,

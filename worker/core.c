@@ -254,6 +254,22 @@ static plasmon_status_t bulk_peer_take(struct worker_core *core,
                                              peer->device, pl_status_text(status));
 }
 
+static plasmon_status_t bulk_give_up_take(struct worker_core *core,
+                                          const Plasmon__V1__BulkGiveUp *order,
+                                          struct pl_err *err)
+{
+    plasmon_status_t status =
+        core->config.ops->bulk_give_up == NULL
+            ? PLASMON_OK
+            : core->config.ops->bulk_give_up(core->config.user, order->device,
+                                             order->receives, order->first, order->count);
+
+    return status == PLASMON_OK
+               ? status
+               : pl_err_set(err, status, "a transfer with device %u is given up: %s",
+                            order->device, pl_status_text(status));
+}
+
 plasmon_status_t worker_core_command(struct worker_core *core,
                                      const Plasmon__V1__WorkerCommand *command,
                                      struct pl_err *err)
@@ -268,6 +284,9 @@ plasmon_status_t worker_core_command(struct worker_core *core,
     }
     for (size_t i = 0; status == PLASMON_OK && i < command->n_bulk_peers; i++) {
         status = bulk_peer_take(core, command->bulk_peers[i], err);
+    }
+    for (size_t i = 0; status == PLASMON_OK && i < command->n_bulk_give_up; i++) {
+        status = bulk_give_up_take(core, command->bulk_give_up[i], err);
     }
     if (status == PLASMON_OK) {
         status = worker_pairs_take(core, command, err);

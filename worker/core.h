@@ -213,6 +213,9 @@ struct worker_ops {
     plasmon_status_t (*bulk_peer)(void *user, uint32_t device, const char *address,
                                   const uint8_t *secret);
     plasmon_status_t (*bulk_gone)(void *user, uint32_t device);
+    /* Chunks first .. of the receiver's ring, ours if it `receives`, are not brought by that device, or to it, which lives. */
+    plasmon_status_t (*bulk_give_up)(void *user, uint32_t device, bool receives,
+                                     uint64_t first, uint64_t count);
     plasmon_status_t (*bulk_send)(void *user, uint32_t stream, uint32_t to_device,
                                   uint64_t first_chunk, uint64_t offset, uint64_t bytes);
     plasmon_status_t (*bulk_recv)(void *user, uint32_t stream, uint32_t from_device,

@@ -279,6 +279,7 @@ const struct worker_ops worker_executor_ops = {
     .stage_recv       = worker_op_stage_recv,
     .bulk_peer        = worker_op_bulk_peer,
     .bulk_gone        = worker_op_bulk_gone,
+    .bulk_give_up     = worker_op_bulk_give_up,
     .bulk_send        = worker_op_bulk_send,
     .bulk_recv        = worker_op_bulk_recv,
     .bulk_expect      = worker_op_bulk_expect,

@@ -20,6 +20,8 @@ plasmon_status_t worker_op_stage_recv(void *user, uint32_t stream, uint32_t from
 plasmon_status_t worker_op_bulk_peer(void *user, uint32_t device, const char *address,
                                      const uint8_t *secret);
 plasmon_status_t worker_op_bulk_gone(void *user, uint32_t device);
+plasmon_status_t worker_op_bulk_give_up(void *user, uint32_t device, bool receives,
+                                        uint64_t first, uint64_t count);
 plasmon_status_t worker_op_bulk_send(void *user, uint32_t stream, uint32_t to,
                                      uint64_t first_chunk, uint64_t offset, uint64_t bytes);
 plasmon_status_t worker_op_bulk_recv(void *user, uint32_t stream, uint32_t from,

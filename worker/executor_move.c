@@ -95,6 +95,14 @@ plasmon_status_t worker_op_bulk_gone(void *user, uint32_t device)
     return worker_bulk_gone(&executor->bulk, device);
 }
 
+plasmon_status_t worker_op_bulk_give_up(void *user, uint32_t device, bool receives,
+                                        uint64_t first, uint64_t count)
+{
+    struct worker_executor *executor = user;
+
+    return worker_bulk_give_up(&executor->bulk, device, receives, first, count);
+}
+
 plasmon_status_t worker_op_bulk_send(void *user, uint32_t stream, uint32_t to,
                                      uint64_t first_chunk, uint64_t offset, uint64_t bytes)
 {

@@ -61,6 +61,7 @@ struct sim_config {
     uint64_t lineage_bytes; /* as of the head's */
     uint64_t shadow_bytes;
     uint64_t nccl_bytes;
+    uint64_t reach_wait_ms; /* as of the head's; 0: longer than any network is gone here */
     bool peer_capable;
     uint64_t credit;      /* 0: plenty */
     uint32_t gate_points; /* as of the head's; not with a journal */

@@ -758,6 +758,7 @@ void sim_head_begin(struct sim *sim)
         .lineage_bytes = sim->config.lineage_bytes,
         .shadow_bytes  = sim->config.shadow_bytes,
         .nccl_bytes    = sim->config.nccl_bytes,
+        .reach_wait_ms = sim->config.reach_wait_ms,
         .lease_ms      = LEASE_MS,
         .node_lease_ms = LEASE_MS,
         .policy        = sim->config.policy,

@@ -440,6 +440,10 @@ static const Plasmon__V1__WorkerCommand worker_bulk = {
              MESSAGE(BulkPeer, bulk_peer, .device = 3, .address = TEXT("[fe80::1]:7071"),
                      .secret = BYTES("sixteen bytes !!")),
              MESSAGE(BulkPeer, bulk_peer, .device = 4, .gone = 1)),
+    .n_bulk_give_up = 1,
+    .bulk_give_up =
+        LIST(Plasmon__V1__BulkGiveUp *, MESSAGE(BulkGiveUp, bulk_give_up, .device = 5,
+                                                .receives = 1, .first = 77, .count = 3)),
 };
 static const Plasmon__V1__WorkerFrame worker_bulk_hello = {
     .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
@@ -465,7 +469,9 @@ static const Plasmon__V1__WorkerFrame worker_rates = {
     .stats  = MESSAGE(WorkerStats, worker_stats, .request = 7, .n_pairs = 1,
                       .pairs = LIST(Plasmon__V1__PairStats *,
                                     MESSAGE(PairStats, pair_stats, .route = 2, .to = 3,
-                                            .retries = 1, .sent = 1, .rate = 1200000000))),
+                                            .retries = 1, .sent = 1, .rate = 1200000000,
+                                            .unreached_ms = 61000, .unreached_last = 79,
+                                            .unreached_why = TEXT("10.0.0.2:7100: x")))),
 };
 static const Plasmon__V1__ClientFrame client_bulk = {
     .base     = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__client_frame__descriptor),
