@@ -388,6 +388,9 @@ void head_record_finished(struct head_core *core, struct head_task *task)
     if (record->task == task) {
         record->task = NULL;
     }
+    if (task->failure == NULL) {
+        record->apart = 0;
+    }
     PL_CHECK(record->running > 0);
     if (--record->running == 0) {
         pl_list_add_tail(&core->lineage.idle, &record->link);

@@ -59,7 +59,9 @@ struct head_record {
     uint32_t running; /* of these, launches */
     uint32_t runs;    /* after the first */
     uint8_t attempts; /* that killed a worker, in all runs */
-    bool planned;     /* rebuild.c: it is to be run again now */
+    uint8_t
+        apart;    /* runs one after the other that could not get what they read (reach.h) */
+    bool planned; /* rebuild.c: it is to be run again now */
     struct head_task
         *task;      /* its oldest launch that is not finished: head_record_launch() */
     uint32_t kind;  /* LaunchKind: RUN, READ, GET_HOST */

@@ -139,6 +139,19 @@ static bool fails_as_part(const struct head_task *task)
     return task->group != NULL && task->group->whole;
 }
 
+static bool may_run_again(struct head_task *task, const struct head_failure *failure)
+{
+    struct head_record *record = task->record;
+    bool apart                 = failure->status == PLASMON_EUNREACHABLE;
+
+    if (record == NULL || record->runs >= HEAD_RUNS_AGAIN_MAX ||
+        (apart && record->apart == HEAD_APART_MAX)) {
+        return false;
+    }
+    record->apart = (uint8_t)(record->apart + apart);
+    return true;
+}
+
 bool head_loss_task(struct head_core *core, struct head_task *task,
                     struct head_failure *failure)
 {
@@ -148,8 +161,7 @@ bool head_loss_task(struct head_core *core, struct head_task *task,
         return false;
     }
     if (task->cancelled || fails_as_part(task) ||
-        (!is_mover(task) &&
-         (task->record == NULL || task->record->runs >= HEAD_RUNS_AGAIN_MAX))) {
+        (!is_mover(task) && !may_run_again(task, failure))) {
         return false;
     }
     take_outputs(core, task, failure);

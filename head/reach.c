@@ -3,7 +3,7 @@
  * channel fails in the end.
  *
  * The sender's worker knows it: for so long bytes were ready, and no attempt, direct or by relay, had an answer (transfer/bulk_out.c). It goes on trying
- * and reports that each second. From the first report on the way is marked: whoever may choose takes another source, or another device to run on. Nothing
+ * and reports that each second, as long as nothing gets through. From the first report on the way is marked: whoever may choose takes another source, or another device to run on. Nothing
  * is refused for a mark; what has no other way begins, and goes through if the network is well again. The bound is ours: when it is over, each SEND that
  * the last attempt was made for fails, and with it its RECV and who reads from that. (Where calls are on record they run again, by the mark elsewhere.)
  *
@@ -191,7 +191,7 @@ void head_reach_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
         return;
     }
     way = head_rates_way_of(core, from->index, to->index);
-    if (pair->unreached_ms == 0 || to->gone) {
+    if (pair->unreached_why[0] == '\0' || to->gone) {
         pl_free(way->unreached);
         way->unreached = NULL;
         return;

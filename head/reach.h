@@ -7,8 +7,8 @@
 #include "head/device.h"
 
 #define HEAD_REACH_WAIT_MS 60000u
-#define HEAD_APART_MAX \
-    2u /* an answer is looked for anew so often when nothing gets through */
+/* Who cannot get what it reads is run again so often, elsewhere if it can be; and so often an answer is looked for anew. */
+#define HEAD_APART_MAX 2u
 
 /* What one worker reports of one pair. Transfers may fail by it: call head_rebuild() afterwards. */
 void head_reach_take(struct head_core *core, const Plasmon__V1__PairStats *pair);

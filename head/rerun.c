@@ -73,13 +73,14 @@ static void release_inputs(struct head_core *core, struct head_rerun *rerun)
     pl_free(rerun->args);
 }
 
-/* A hint does not bind: its device may be what was lost. */
+/* A hint does not bind: its device may be what was lost, or nothing gets there. */
 static uint32_t place_of(struct head_core *core, const struct head_record *record)
 {
     const struct head_device *device =
         record->place != 0 ? head_device_at(core, record->place - 1) : NULL;
 
-    return device != NULL && device->joined && !device->gone && !device->draining
+    return device != NULL && device->joined && !device->gone && !device->draining &&
+                   record->apart == 0
                ? record->place
                : 0;
 }

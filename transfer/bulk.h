@@ -60,12 +60,12 @@ struct transfer_bulk_stats {
     uint64_t relays;       /* connections through another worker */
     uint64_t bytes_queued; /* enqueued and not answered */
     /*
-     * Bytes are ready to go, and no connection has moved anything for so long, up to the last attempt; 0: all is well. That attempt was made for all that
-     * was enqueued up to chunk unreached_last.
+     * The last attempt to reach it failed: why, with the address ("": all is well); for how long bytes that are ready were not moved by any (0: there are
+     * none); and it was made for all that was enqueued up to this chunk.
      */
+    char unreached_why[TRANSFER_BULK_WHY_BYTES];
     uint64_t unreached_ms;
     uint64_t unreached_last;
-    char unreached_why[TRANSFER_BULK_WHY_BYTES]; /* with the address */
     uint64_t rate; /* bytes a second while it was busy; 0: not measured */
 };
 

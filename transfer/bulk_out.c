@@ -153,7 +153,7 @@ static void attempt_begins(struct sender *sender)
 }
 
 /* It failed. Who has no bytes ready to go misses nothing yet. */
-static void attempt_failed(struct sender *sender, const char *address, const char *why)
+static void attempt_failed(struct sender *sender, const char *why)
 {
     struct bulk_out *out = sender->out;
     uint64_t now_ns      = pl_now_ns();
@@ -165,8 +165,7 @@ static void attempt_failed(struct sender *sender, const char *address, const cha
     pl_mutex_lock(&out->lock);
     out->stats.unreached_ms   = waits ? (now_ns - sender->unreached_ns) / 1000000 : 0;
     out->stats.unreached_last = sender->tried_last;
-    (void)snprintf(out->stats.unreached_why, sizeof(out->stats.unreached_why), "%s: %s",
-                   address, why);
+    (void)snprintf(out->stats.unreached_why, sizeof(out->stats.unreached_why), "%s", why);
     pl_mutex_unlock(&out->lock);
 }
 
@@ -178,7 +177,8 @@ static void gets_on(struct sender *sender)
     }
     sender->unreached_ns = 0;
     pl_mutex_lock(&sender->out->lock);
-    sender->out->stats.unreached_ms = 0;
+    sender->out->stats.unreached_ms     = 0;
+    sender->out->stats.unreached_why[0] = '\0';
     pl_mutex_unlock(&sender->out->lock);
 }
 
@@ -194,8 +194,11 @@ static void disconnect(struct sender *sender, plasmon_status_t status)
     }
     bulk_link_close(&sender->link);
     if (sender->sent > 0 && status != PLASMON_OK) {
-        attempt_failed(sender, sender->endpoint.address,
-                       "a connection was made, and nothing that was sent was answered");
+        char why[TRANSFER_BULK_WHY_BYTES];
+
+        (void)snprintf(why, sizeof(why), "%s took what was sent and answered nothing",
+                       sender->endpoint.address);
+        attempt_failed(sender, why);
     }
     pl_mutex_lock(&out->lock);
     out->stats.retries += sender->sent; /* all that was not answered goes again */
@@ -303,7 +306,7 @@ static void connect_again(struct sender *sender)
         pl_info("bulk", "device %u cannot be reached: %s", sender->out->peer, why);
     }
     unreached(sender, status, why);
-    attempt_failed(sender, sender->endpoint.address, why);
+    attempt_failed(sender, why);
     disconnect(sender, status);
     sender->retry_ms = (uint32_t)pl_min_u64(
         pl_max_u64(sender->retry_ms * 2ull, BULK_RETRY_MIN_MS), BULK_RETRY_MAX_MS);

@@ -411,7 +411,7 @@ static bool pairs_sent(struct worker_daemon *daemon, struct wire_arena *arena,
         stats->retries = sent.retries;
         stats->relays  = sent.relays;
         stats->rate    = sent.rate;
-        if (sent.unreached_ms > 0) {
+        if (sent.unreached_why[0] != '\0') {
             stats->unreached_ms   = sent.unreached_ms;
             stats->unreached_last = sent.unreached_last;
             stats->unreached_why  = wire_arena_text(arena, sent.unreached_why);

@@ -8,6 +8,7 @@
  *   several_hosts_program broadcast DEVICES ELEMENTS   the same by one call
  *   several_hosts_program gather|sum DEVICES ELEMENTS  one array a device, of which each gets all, one behind the other, or their sum; likewise
  *   several_hosts_program leave DEVICES FIFO NODE  after a line on stdout that node leaves (a byte comes through FIFO); nothing is lost
+ *   several_hosts_program apart DEVICES         host2 and host3 cannot reach each other: what is to go from one to the other fails, and nothing else
  *   several_hosts_program loss DEVICES FIFO     after a line on stdout a host is killed (a byte comes through FIFO); what lay there is lost,
  *                                       what lies elsewhere is not, and the rest of the cluster goes on
  */
@@ -346,6 +347,64 @@ static void loss(const char *fifo)
     printf("%d lost, %d of those towards the living host in time\n", lost, right);
 }
 
+static void expect_sum_of(struct plasmon_ref *ref, int64_t count, double start)
+{
+    double *got = get(ref, count);
+
+    for (int64_t e = 0; e < count; e++) {
+        expect(got[e] == 2 * (start + (double)e), "a sum within a host");
+    }
+    free(got);
+}
+
+/*
+ * Small and large ones, both ways: who needs bytes of both hosts fails, and who reads from that; who was to run on one host with those of the other runs where
+ * they are; and what needs nothing of the other host goes on meanwhile.
+ */
+static void apart(void)
+{
+    static const int64_t sizes[] = {10, PART, LARGE};
+    int places[2]                = {device_on("host2"), device_on("host3")};
+    struct plasmon_ref *made[2][3], *both[2][3], *after[2][3], *moved[2][3], *near_by[2][3];
+
+    for (int sizes_left = 3; sizes_left > 0;
+         sizes_left -= 2) { /* again, when it is known */
+        for (int i = 0; i < sizes_left; i++) {
+            made[0][i] = arange(sizes[i], i, places[0]);
+            made[1][i] = arange(sizes[i], 10 + i, places[1]);
+            for (int h = 0; h < 2; h++) {
+                int elsewhere = places[1 - h];
+
+                both[h][i]    = add(made[h][i], made[1 - h][i], elsewhere);
+                after[h][i]   = add(both[h][i], both[h][i], elsewhere);
+                moved[h][i]   = add(made[h][i], made[h][i], elsewhere);
+                near_by[h][i] = add(made[h][i], made[h][i], places[h]);
+            }
+        }
+        for (int h = 0; h < 2; h++) {
+            for (int i = 0; i < sizes_left; i++) {
+                double start = 10 * h + i;
+
+                expect_sum_of(near_by[h][i], sizes[i], start);
+                must(plasmon_wait(px, &both[h][i], 1, 1, 60000, NULL, NULL),
+                     "a future that resolves");
+                expect(plasmon_state(px, both[h][i]) == PLASMON_EUNREACHABLE,
+                       plasmon_status_name(plasmon_state(px, both[h][i])));
+                must(plasmon_wait(px, &after[h][i], 1, 1, 60000, NULL, NULL),
+                     "what reads from it");
+                expect(plasmon_state(px, after[h][i]) == PLASMON_EDEPENDENCY,
+                       plasmon_status_name(plasmon_state(px, after[h][i])));
+                expect_sum_of(moved[h][i], sizes[i], start);
+                expect_sum_of(add(made[h][i], made[h][i], places[h]), sizes[i], start);
+            }
+        }
+    }
+    expect(plasmon_get(px, both[0][0], (double[10]){0}, sizeof(double[10]), 60000) ==
+               PLASMON_EUNREACHABLE,
+           "a get of what failed");
+    printf("%s\n", plasmon_error(px));
+}
+
 /* As loss, with a head that keeps lineage: everything that was made there is made again, and is right. */
 static void rebuild(const char *fifo)
 {
@@ -487,10 +546,9 @@ int main(int argc, char **argv)
     int devices = argc > 2 ? atoi(argv[2]) : 0;
 
     if (devices < 2 || devices > DEVICES_MAX) {
-        fprintf(
-            stderr,
-            "usage: several_hosts_program move|pairs|many|broadcast|gather|sum|leave|loss|"
-            "rebuild|twice DEVICES [ELEMENTS | FIFO [NODE]]\n");
+        fprintf(stderr, "usage: several_hosts_program "
+                        "move|pairs|many|broadcast|gather|sum|leave|apart|loss|"
+                        "rebuild|twice DEVICES [ELEMENTS | FIFO [NODE]]\n");
         return 2;
     }
     must(plasmon_init(NULL, &px), "init");
@@ -502,6 +560,8 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], "move") == 0) {
             fragments(devices);
         }
+    } else if (strcmp(argv[1], "apart") == 0) {
+        apart();
     } else if (strcmp(argv[1], "many") == 0 && argc > 3) {
         many(devices, atoll(argv[3]), 0);
     } else if (strcmp(argv[1], "broadcast") == 0 && argc > 3) {

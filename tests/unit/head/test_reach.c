@@ -1,0 +1,309 @@
+/*
+ * Ways between hosts by which nothing gets through: what workers report of them is made up, and what they are told is decoded. Three hosts of a device each.
+ */
+#include <string.h>
+
+#include "head/core_int.h"
+#include "tests/harness/test.h"
+#include "tests/unit/head/core.h"
+
+enum { HOSTS = 3, ORDERS_MAX = 16, REPORTED_PEER_ROUTE = 1, REPORTED_HOST_ROUTE = 2 };
+
+struct order {
+    uint32_t peer;
+    bool receives;
+    uint64_t first;
+    uint64_t count;
+};
+
+static struct head_core *core;
+static struct wire_arena arena;
+static struct order orders[HOSTS][ORDERS_MAX];
+static uint32_t order_count[HOSTS];
+static uint64_t session;
+static uint32_t comm_version;
+
+static void take_command(void *user, uint32_t device, const uint8_t *body, size_t length)
+{
+    Plasmon__V1__WorkerCommand *command;
+
+    (void)user;
+    wire_arena_reset(&arena);
+    command = plasmon__v1__worker_command__unpack(&arena.allocator, length, body);
+    ASSERT_NOT_NULL(command);
+    for (size_t i = 0; i < command->n_bulk_give_up; i++) {
+        const Plasmon__V1__BulkGiveUp *order = command->bulk_give_up[i];
+
+        ASSERT_TRUE(order_count[device] < ORDERS_MAX);
+        orders[device][order_count[device]++] =
+            (struct order){order->device, order->receives, order->first, order->count};
+    }
+}
+
+/* enqueued, unfinished from `first` on: of the worker before it. */
+static void come(uint32_t device, uint32_t incarnation, uint64_t first, uint64_t enqueued)
+{
+    static const char *const names[HOSTS] = {"a", "b", "c"};
+    Plasmon__V1__WorkerHello hello        = PLASMON__V1__WORKER_HELLO__INIT;
+    Plasmon__V1__Range range              = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range *ranges[1]         = {&range};
+    uint8_t secret[16]                    = {1};
+    struct pl_err err                     = {0};
+    uint32_t number;
+
+    range.first            = first;
+    range.count            = enqueued + 1 - first;
+    hello.unfinished       = ranges;
+    hello.n_unfinished     = enqueued > 0;
+    hello.enqueued         = enqueued;
+    hello.host             = (char *)(uintptr_t)names[device];
+    hello.node             = (char *)(uintptr_t)names[device];
+    hello.name             = "test";
+    hello.kind             = 1;
+    hello.bytes_total      = 1 << 20;
+    hello.incarnation      = incarnation;
+    hello.bulk_address     = "10.0.0.1:7100";
+    hello.bulk_secret.data = secret;
+    hello.bulk_secret.len  = sizeof(secret);
+    hello.comm_version     = comm_version;
+    hello.comm_plain       = true;
+    ASSERT_OK(head_core_worker_up(core, &hello, &number, &err));
+    ASSERT_EQ(number, device);
+    head_core_flush(core);
+}
+
+static void done(uint32_t device, uint64_t seq)
+{
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range *ranges[1]  = {&range};
+    struct pl_err err              = {0};
+
+    range.first = seq, range.count = 1;
+    frame.done = ranges, frame.n_done = 1;
+    ASSERT_OK(head_core_worker_frame(core, device, &frame, &err));
+    head_core_flush(core);
+}
+
+static void begin(enum head_transfer transfer)
+{
+    static const struct head_ops ops = {.client_frame   = core_drop_frame,
+                                        .worker_command = take_command,
+                                        .fence          = core_drop_fence,
+                                        .session_ended  = core_drop_end,
+                                        .random64       = core_count_up};
+
+    memset(order_count, 0, sizeof(order_count));
+    comm_version          = transfer == HEAD_TRANSFER_NCCL ? 22809 : 0;
+    core                  = core_make();
+    core->config.ops      = &ops;
+    core->config.transfer = transfer;
+    ASSERT_OK(wire_arena_init(&arena, 1 << 20));
+    for (uint32_t i = 0; i < HOSTS; i++) {
+        core_announce(core, (const char *[]){"a", "b", "c"}[i], 1);
+        come(i, 1, 1, 0);
+    }
+    session = core_client(core);
+    core_submit(core, session, 1, 0, 0, (uint64_t[]){1000}, 1); /* device 0 has it */
+    done(0, 1);
+}
+
+static void end(void)
+{
+    head_core_check(core);
+    head_core_destroy(core);
+    wire_arena_finish(&arena);
+}
+
+/* Task `id` is to read it there. @return the number of the RECV; its SEND is the last launch of device 0 */
+static uint64_t read_on(uint32_t device, uint64_t id)
+{
+    core_submit(core, session, id, device, 101, NULL, 0);
+    return head_device_at(core, device)->seq_last - 1;
+}
+
+static const struct head_task *task_of(uint32_t device, uint64_t seq)
+{
+    return head_device_task(head_device_at(core, device), seq);
+}
+
+/* The worker of device 0 says of the way to `to`; why "": all is well. */
+static void report_by(uint32_t route, uint32_t to, uint64_t ms, uint64_t last,
+                      const char *why)
+{
+    Plasmon__V1__WorkerFrame frame  = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__WorkerStats stats  = PLASMON__V1__WORKER_STATS__INIT;
+    Plasmon__V1__PairStats pair     = PLASMON__V1__PAIR_STATS__INIT;
+    Plasmon__V1__PairStats *pairs[] = {&pair};
+    struct pl_err err               = {0};
+
+    pair.route = route, pair.sent = true, pair.to = to;
+    pair.unreached_ms = ms, pair.unreached_last = last;
+    pair.unreached_why = (char *)(uintptr_t)why;
+    stats.pairs = pairs, stats.n_pairs = 1;
+    frame.stats = &stats;
+    ASSERT_OK(head_core_worker_frame(core, 0, &frame, &err));
+    head_core_flush(core);
+}
+
+static void report(uint32_t to, uint64_t ms, uint64_t last)
+{
+    report_by(REPORTED_HOST_ROUTE, to, ms, last, "10.0.0.2:7100: nobody there");
+}
+
+static bool apart(uint32_t from, uint32_t to)
+{
+    return head_reach_apart(core, head_device_at(core, from), head_device_at(core, to));
+}
+
+static void expect_order(uint32_t device, uint32_t index, uint32_t peer, bool receives,
+                         uint64_t first)
+{
+    ASSERT_TRUE(index < order_count[device]);
+    ASSERT_EQ(orders[device][index].peer, peer);
+    ASSERT_EQ(orders[device][index].receives, receives);
+    ASSERT_EQ(orders[device][index].first, first);
+    ASSERT_EQ(orders[device][index].count, 1);
+}
+
+TEST(a_transfer_fails_when_the_bound_is_over_and_not_before)
+{
+    const struct head_task *send, *receive, *again;
+    uint64_t received, run;
+
+    test_expect_log();
+    begin(HEAD_TRANSFER_AUTO);
+    received = read_on(1, 2);
+    send     = task_of(0, head_device_at(core, 0)->seq_last);
+    receive  = task_of(1, received);
+    run      = receive->seq + 1;
+    report(1, HEAD_REACH_WAIT_MS - 1, 0);
+    ASSERT_TRUE(apart(0, 1));
+    ASSERT_TRUE(!apart(1, 0) && !apart(0, 2));
+    ASSERT_NULL(send->failure);
+    ASSERT_EQ(order_count[0] + order_count[1], 0);
+
+    report(1, HEAD_REACH_WAIT_MS, 0);
+    ASSERT_EQ(send->failure->status, PLASMON_EUNREACHABLE);
+    ASSERT_EQ(receive->failure->status, PLASMON_EUNREACHABLE);
+    ASSERT_EQ(task_of(1, run)->failure->status, PLASMON_EUNREACHABLE);
+    ASSERT_NOT_NULL(strstr(
+        task_of(1, run)->failure->text,
+        "cannot get what it reads: no bytes went from device 0 on a to device 1 on b for "
+        "60 s, though both are there: 10.0.0.2:7100: nobody there"));
+    expect_order(0, 0, 1, false, 0);
+    expect_order(1, 0, 0, true, 0);
+    again = task_of(0, head_device_at(core, 0)->seq_last); /* where its input is */
+    ASSERT_EQ(again->id, 2);
+    ASSERT_NULL(again->failure);
+
+    report(1, HEAD_REACH_WAIT_MS + 1000, 0); /* it goes on saying so; they know it */
+    ASSERT_EQ(order_count[0], 1);
+    ASSERT_EQ(order_count[1], 1);
+    done(0, send->seq); /* both let go */
+    done(1, receive->seq);
+    done(1, run);
+    ASSERT_NULL(task_of(1, received));
+    end();
+}
+
+TEST(only_what_the_attempt_was_made_for_fails)
+{
+    const struct head_task *first, *later, *other;
+
+    test_expect_log();
+    begin(HEAD_TRANSFER_AUTO);
+    first = task_of(1, read_on(1, 2));
+    core_submit(core, session, 3, 0, 0, (uint64_t[]){1000}, 1);
+    core_submit(core, session, 4, 1, 103, NULL, 0);
+    later = task_of(1, head_device_at(core, 1)->seq_last - 1);
+    ASSERT_EQ(later->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV);
+    other = task_of(2, read_on(2, 5));
+    report(1, HEAD_REACH_WAIT_MS, 0);
+    ASSERT_NOT_NULL(first->failure);
+    ASSERT_NULL(later->failure);
+    ASSERT_NULL(other->failure);
+    report(1, HEAD_REACH_WAIT_MS, later->chunk);
+    ASSERT_NOT_NULL(later->failure);
+    ASSERT_NULL(other->failure);
+    expect_order(1, 1, 0, true, later->chunk);
+    ASSERT_EQ(order_count[2], 0);
+    end();
+}
+
+TEST(who_is_replaced_is_told_again_before_its_launches_come)
+{
+    const struct head_task *send, *receive;
+
+    test_expect_log();
+    begin(HEAD_TRANSFER_AUTO);
+    receive = task_of(1, read_on(1, 2));
+    send    = task_of(0, head_device_at(core, 0)->seq_last);
+    report(1, HEAD_REACH_WAIT_MS, 0);
+    head_core_worker_lost(core, 0);
+    come(0, 2, send->seq, send->seq);
+    expect_order(0, 1, 1, false, 0);
+    ASSERT_TRUE(!apart(0, 1)); /* this one does not know */
+    done(0, send->seq);
+    head_core_worker_lost(core, 1);
+    come(1, 2, receive->seq, receive->seq + 1); /* though the other half is over */
+    expect_order(1, 1, 0, true, 0);
+    done(1, receive->seq);
+    head_core_worker_lost(core, 1);
+    come(1, 3, receive->seq + 1, receive->seq + 1);
+    ASSERT_EQ(order_count[1], 2);
+    end();
+}
+
+TEST(bytes_that_came_though_no_answer_did_are_no_failure)
+{
+    const struct head_task *receive;
+    uint64_t run;
+
+    test_expect_log();
+    begin(HEAD_TRANSFER_AUTO);
+    receive = task_of(1, read_on(1, 2));
+    run     = receive->seq + 1;
+    done(1, receive->seq);
+    report(1, HEAD_REACH_WAIT_MS, 0);
+    expect_order(0, 0, 1, false, 0); /* which waits for an answer */
+    ASSERT_EQ(order_count[1], 0);
+    ASSERT_NULL(task_of(1, run)->failure);
+    end();
+}
+
+TEST(what_goes_by_a_pair_does_not_wait_for_the_bulk_channel)
+{
+    const struct head_task *receive;
+
+    test_expect_log();
+    begin(HEAD_TRANSFER_NCCL);
+    receive = task_of(1, read_on(1, 2));
+    ASSERT_TRUE(receive->pair != 0);
+    report(1, HEAD_REACH_WAIT_MS, UINT64_MAX);
+    ASSERT_NULL(receive->failure);
+    ASSERT_EQ(order_count[0] + order_count[1], 0);
+    end();
+}
+
+TEST(what_gets_through_again_is_chosen_again)
+{
+    const struct head_device *to;
+
+    test_expect_log();
+    begin(HEAD_TRANSFER_AUTO);
+    to = head_device_at(core, 1);
+    ASSERT_TRUE(head_rates_ns(core, head_device_at(core, 0), to, 1000) < 1000000000);
+    report(1, 1000, 0);
+    ASSERT_TRUE(head_rates_ns(core, head_device_at(core, 0), to, 1000) > 1000000000000);
+    ASSERT_TRUE(head_rates_known_ns(core, head_device_at(core, 0), to, 1000) >
+                1000000000000);
+    report_by(REPORTED_HOST_ROUTE, 1, 0, 0, "");
+    ASSERT_TRUE(!apart(0, 1));
+    ASSERT_TRUE(head_rates_ns(core, head_device_at(core, 0), to, 1000) < 1000000000);
+    report_by(REPORTED_PEER_ROUTE, 1, HEAD_REACH_WAIT_MS, 0, "no such thing");
+    ASSERT_TRUE(!apart(0, 1));
+    end();
+}
+
+TEST_MAIN()
