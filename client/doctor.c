@@ -166,7 +166,8 @@ static const struct doctor_cause causes[] = {
         {"transfer", "moves bytes",
          "the other side has not come to its half, cannot be reached, or the network is "
          "slow: `plasmon transfers` shows rates and stalls, the logs of the stores why; "
-         "what is stuck is ended and goes another way"},
+         "what is stuck is ended and goes another way, or fails (plasmon-head "
+         "--reach-wait)"},
     [PLASMON__V1__WAIT_WHY__WAIT_PUBLISH] = {"publish",
                                              "waits for another device to come to a launch",
                                              ""},

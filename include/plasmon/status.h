@@ -43,7 +43,7 @@
     XX(ENOENT, -33, "does not exist")                                             \
     XX(EFUNCTION, -34, "function reported an error")                              \
     XX(ELIMIT, -35, "a limit was reached")                                        \
-    XX(EUNREACHABLE, -36, "memory cannot be reached from this process")           \
+    XX(EUNREACHABLE, -36, "memory, or another host, cannot be reached")           \
     XX(EINTERNAL, -37, "internal error")                                          \
     XX(EGRAPH, -38, "recorded graph cannot be used so")                           \
     XX(EHEADLOST, -39, "the head does not know this session any more")            \

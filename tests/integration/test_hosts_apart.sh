@@ -23,8 +23,10 @@ for what in "from device . on host. to device . on host" '10\.97\.0\.[23]:71' "-
   grep -qe "$what" "$dir/program.log" || fail "a text without '$what': $(cat "$dir/program.log")"
 done
 grep -q "nothing gets from device" "$dir/head.log" || fail "the head says nothing"
-in_host1 "$bin/plasmon" transfers --routes >"$dir/routes.log" 2>&1
-grep -q "nothing gets through now" "$dir/routes.log" || fail "nobody says so: $(cat "$dir/routes.log")"
+for ask in "transfers --routes" "doctor --cluster"; do
+  in_host1 "$bin/plasmon" $ask >"$dir/routes.log" 2>&1
+  grep -q "nothing gets through now" "$dir/routes.log" || fail "$ask does not say so: $(cat "$dir/routes.log")"
+done
 
 ip -n "$tag-2" route del unreachable 10.97.0.3/32 && ip -n "$tag-3" neigh del 10.97.0.2 dev eth0 || fail "the way cannot be mended"
 in_host1 "$program" move 4 >"$dir/after.log" 2>&1 || fail "and after that: $(cat "$dir/after.log")"
