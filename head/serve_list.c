@@ -42,6 +42,14 @@ void serve_list_call(void *user, struct rpc_unary *call, const uint8_t *bytes,
         serve_status_nodes(serve, call, only, bytes, length);
         return;
     }
+    if (request->device > head_core_device_count(serve->core)) {
+        (void)pl_err_set(
+            &err, PLASMON_ENOENT,
+            "there is no device %u (`plasmon status` has those that there are)",
+            request->device - 1);
+        rpc_unary_fail(call, err.status, err.text);
+        return;
+    }
     status = (request->kind == PLASMON__V1__LIST_KIND__LIST_TASKS ? head_core_list_tasks
                                                                   : head_core_list_objects)(
         serve->core, request, only, &serve->arena, &out);

@@ -18,6 +18,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/numa.h"
+#include "plasmon/version.h"
 #include "store/spawn.h"
 #include "worker/daemon.h"
 #include "worker/where.h"
@@ -538,7 +539,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (options.version) {
-        printf("plasmon-worker, protocol %u\n", WIRE_PROTOCOL);
+        printf("plasmon-worker %s (protocol %u)\n", PLASMON_VERSION_STRING, WIRE_PROTOCOL);
         return 0;
     }
 

@@ -938,7 +938,7 @@ static int check_options(const struct start *start)
 
 static int run(int argc, char **argv)
 {
-    struct start start       = {.port = 0};
+    struct start start       = {.port = UINT32_MAX};
     struct cli_parsed parsed = cli_parse(&cli_start, argc, argv, &start);
     struct missing missing;
     struct cli_node node;
@@ -949,7 +949,13 @@ static int run(int argc, char **argv)
     if (parsed.exit >= 0) {
         return parsed.exit;
     }
-    result = check_options(&start);
+    if (start.port == 0) {
+        return cli_usage(&cli_start,
+                         "--port wants 1 to 65535: nobody would know which one it was "
+                         "(with --listen HOST:0 the log of the head has it)");
+    }
+    start.port = start.port == UINT32_MAX ? 0 : start.port;
+    result     = check_options(&start);
     if (result != CLI_OK) {
         return result;
     }

@@ -187,9 +187,13 @@ static int ask(const struct list *list, struct plasmon_client *client,
     request.kind = PLASMON__V1__LIST_KIND__LIST_TASKS;
     for (size_t i = 0; good && i < status->n_devices; i++) {
         request.device = status->devices[i]->index + 1;
-        if (status->devices[i]->queued > 0 && (only == 0 || only == request.device)) {
+        if (only == request.device || (only == 0 && status->devices[i]->queued > 0)) {
             good = device_list(list, client, arena, request, &shown);
         }
+    }
+    if (only > status->n_devices) {
+        request.device = only; /* the head says that there is none */
+        good           = device_list(list, client, arena, request, &shown);
     }
     if (good) {
         list_begin(&shown.list, "tasks", print_header); /* nothing to show */

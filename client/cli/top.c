@@ -253,6 +253,9 @@ static int run(int argc, char **argv)
         return cli_usage(&cli_top, "--interval wants 0.1 to 3600 seconds and not \"%s\"",
                          top.interval);
     }
+    if (top.count == 0) {
+        return cli_usage(&cli_top, "--count wants 1 or more: without it, until ^C");
+    }
     if (top.count == UINT32_MAX) {
         top.count = terminal ? 0 : 1;
     }

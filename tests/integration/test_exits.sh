@@ -95,6 +95,7 @@ mistakes_of_daemons() {
 }
 mistakes_of_commands() {
     set -- "ends 2 nothing $plasmon" "ends 2 unknown $plasmon unknown" "ends 0 help $plasmon --help" "ends 0 version $plasmon version"
+    set -- "$@" "ends 2 nolooks $plasmon top --count 0" "ends 2 noport $plasmon start --head --port 0"
     for command in start stop cert functions $commands; do
         set -- "$@" "ends 2 $command $plasmon $command --nonsense" "ends 0 $command.help $plasmon $command --help"
     done
@@ -145,7 +146,7 @@ start() {
     "$plasmon" start --head --token-file "$token" --cpu-devices 2 --gpus none --device-memory 64M --allow-source
 }
 with_a_cluster() {
-    set -- "ends 0 program $program"
+    set -- "ends 0 program $program" "ends 1 notasks $plasmon tasks --device 99" "ends 1 noobjects $plasmon objects --device 99"
     for command in $commands; do
         [ "$command" = drain ] || set -- "$@" "ends 0 $command $plasmon $command $(words "$command")"
     done
