@@ -207,6 +207,42 @@ TEST(more_than_48_KiB_of_dynamic_shared_memory_are_there)
     plasmon_finish(px);
 }
 
+/*
+ * 64 values in registers at once, so that blocks of 1024 threads are not what fills a multiprocessor; with so much shared memory one block fits, and then the
+ * largest is best.
+ */
+TEST(a_shape_that_is_left_open_knows_of_the_dynamic_shared_memory)
+{
+    struct plasmon_client *px = start(0);
+    float blocks[2];
+
+    define(
+        px, "heavy", "heavy(inout f32[n] x, i64 n := n)",
+        "__global__ void heavy(float *x, long long n) { extern __shared__ float s[];\n"
+        "  float v[64]; for (int i = 0; i < 64; i++) v[i] = x[(threadIdx.x + i) % n];\n"
+        "  for (int k = 0; k < 3; k++) {\n"
+        "    _Pragma(\"unroll\") for (int i = 0; i < 64; i++) v[i] = v[i] * v[(i + 7) % "
+        "64]; }\n"
+        "  float sum = 0; _Pragma(\"unroll\") for (int i = 0; i < 64; i++) sum += v[i];\n"
+        "  long long at = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+        "  __syncthreads(); if (sum != sum) s[0] = sum;\n"
+        "  if (at < n) x[at] = (float)blockDim.x; }");
+    for (uint32_t i = 0; i < 2; i++) {
+        struct plasmon_ref *x = cluster_put(px, COUNT, 0, 0);
+        const int64_t first = 0, count = 1;
+        struct plasmon_ref *part;
+
+        CLUSTER_OK(call(px, "heavy", x, 0, 0, i * (120u << 10)));
+        CLUSTER_OK(plasmon_view(px, x, &first, &count, NULL, &part));
+        CLUSTER_OK(plasmon_get(px, part, &blocks[i], sizeof(blocks[i]), WAIT_MS));
+        ASSERT_TRUE(blocks[i] >= 32 && blocks[i] <= 1024);
+    }
+    printf("# blocks of %g threads, with 120 KiB of shared memory of %g\n",
+           (double)blocks[0], (double)blocks[1]);
+    ASSERT_TRUE(blocks[1] >= blocks[0]);
+    plasmon_finish(px);
+}
+
 TEST(an_illegal_access_names_kernel_and_shape)
 {
     struct plasmon_client *px = start(0);
