@@ -82,6 +82,7 @@ static void check_buffer(const struct head_buffer *buffer)
                      !pl_box_intersects(&instance->box, &second->box));
         }
     }
+    head_places_check(buffer);
     PL_CHECK(buffer->refs >= refs); /* the rest are uses, counted below */
     PL_CHECK(buffer->refs > 0);
 }

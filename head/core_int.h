@@ -71,6 +71,7 @@
 #include "head/lineage.h"
 #include "head/comm.h"
 #include "head/pair.h"
+#include "head/places.h"
 #include "head/team.h"
 #include "head/rates.h"
 #include "head/reach.h"

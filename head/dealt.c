@@ -3,14 +3,26 @@
  * its tasks are being placed, the queue of the device with the first parts is the longer one, and it is not when the last part has been
  * named. Where each device has about its share of an array, the others' parts will be worked on as well, and a queue says little.
  *
- * All parts are looked at, for each call in doubt. Of an array in more than PARTS_MAX parts nobody asks: one of so many is little beside what a device has in its queue.
+ * All parts are looked at, and what was counted holds for as many calls in doubt as are a STEADY_PARTSth of them: so few parts move meanwhile that it is still about right. Of an array
+ * in more than PARTS_MAX parts nobody asks: one of so many is little beside what a device has in its queue.
  *
  * Copies that were brought somewhere to be read do not count: one device often gathers what the others made. What nobody wrote yet counts as if it lay elsewhere: parts are dealt when they are
  * written (place.c).
  */
 #include "head/core_int.h"
 
-#define PARTS_MAX 1024u
+#include <string.h>
+
+#define PARTS_MAX    1024u
+#define STEADY_PARTS 64u
+
+/* Elements of an array that lie on each device, and on all of them; no copies. */
+struct head_dealt {
+    uint32_t calls; /* more, before it is counted anew */
+    uint32_t device_count;
+    uint64_t all;
+    uint64_t there[];
+};
 
 /* A device has its share, and half as much again at most: parts need not come out even. */
 static bool is_share(uint64_t there, uint64_t all, uint32_t devices)
@@ -26,14 +38,13 @@ static uint64_t parts_of_share(const struct head_want *want, uint64_t there, uin
                                          : 0;
 }
 
-/* Elements of the array that lie on the device, and on all of them; no copies. */
-static void count_elements(const struct head_array *array, const struct head_device *device,
-                           uint64_t *out_there, uint64_t *out_all)
+static void count_elements(const struct head_array *array, struct head_dealt *out)
 {
     const struct pl_list *pos, *it;
 
-    *out_there = 0;
-    *out_all   = 0;
+    memset(out->there, 0, out->device_count * sizeof(out->there[0]));
+    out->all   = 0;
+    out->calls = array->fragment_count / STEADY_PARTS;
     pl_list_for_each(pos, &array->fragments) {
         const struct head_fragment *fragment =
             pl_container_of(pos, const struct head_fragment, array_link);
@@ -45,17 +56,38 @@ static void count_elements(const struct head_array *array, const struct head_dev
             if (!instance->buffer->replica) {
                 uint64_t elements = (uint64_t)pl_box_common(&fragment->box, &instance->box);
 
-                *out_all += elements;
-                *out_there += instance->buffer->device == device ? elements : 0;
+                out->all += elements;
+                if (instance->buffer->device->index < out->device_count) {
+                    out->there[instance->buffer->device->index] += elements;
+                }
             }
         }
     }
 }
 
-uint64_t head_dealt(const struct head_want *want, const struct head_device *device,
-                    uint32_t devices)
+static const struct head_dealt *counted(struct head_array *array, uint32_t device_count)
 {
-    uint64_t element, there, all;
+    struct head_dealt *dealt = array->dealt;
+
+    if (dealt != NULL && dealt->calls > 0 && dealt->device_count == device_count) {
+        dealt->calls--;
+        return dealt;
+    }
+    if (dealt == NULL || dealt->device_count != device_count) {
+        pl_free(dealt);
+        dealt = head_alloc(sizeof(*dealt) + device_count * sizeof(dealt->there[0]));
+        dealt->device_count = device_count;
+        array->dealt        = dealt;
+    }
+    count_elements(array, dealt);
+    return dealt;
+}
+
+uint64_t head_dealt(const struct head_core *core, const struct head_want *want,
+                    const struct head_device *device, uint32_t devices)
+{
+    const struct head_dealt *dealt;
+    uint64_t element, all;
 
     if (want->at != NULL) {
         return want->at == device
@@ -66,7 +98,8 @@ uint64_t head_dealt(const struct head_want *want, const struct head_device *devi
         return 0;
     }
     element = pl_dtype_bytes(want->array->shape.dtype);
-    count_elements(want->array, device, &there, &all);
-    all = pl_max_u64(all, (uint64_t)pl_box_elements(&want->array->extent));
-    return parts_of_share(want, there * element, all * element, devices);
+    dealt   = counted(want->array, (uint32_t)core->devices.count);
+    all     = pl_max_u64(dealt->all, (uint64_t)pl_box_elements(&want->array->extent));
+    return parts_of_share(want, dealt->there[device->index] * element, all * element,
+                          devices);
 }

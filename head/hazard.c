@@ -19,23 +19,21 @@
  * the older one read from nothing was heard yet (head_task_finish). What the newer one wrote is noted until no writer is left; or who reads that would
  * fail with the older one.
  */
+#include "head/places.h"
+
 #include "head/core_int.h"
 
-static void collect_points(const struct pl_list *uses, const struct pl_box *box,
-                           struct pl_vec *after)
+static void collect_points(const struct head_buffer *buffer, bool write,
+                           const struct pl_box *box, struct pl_vec *after)
 {
-    struct pl_list *pos;
+    size_t found;
+    struct head_use *const *uses = head_places_uses(buffer, write, box, &found);
 
-    pl_list_for_each(pos, uses) {
-        const struct head_use *use = pl_container_of(pos, struct head_use, link);
-        uint64_t *point;
+    for (size_t i = 0; i < found; i++) {
+        uint64_t *point = pl_vec_push(after);
 
-        if (!pl_box_intersects(&use->box, box)) {
-            continue;
-        }
-        point = pl_vec_push(after);
         PL_CHECK(point != NULL);
-        *point = wire_point(use->task->device->index, use->task->seq);
+        *point = wire_point(uses[i]->task->device->index, uses[i]->task->seq);
     }
 }
 
@@ -47,20 +45,21 @@ static void collect_producers(const struct head_buffer *buffer, const struct pl_
                               struct pl_vec *producers)
 {
     static _Thread_local struct pl_vec open = {.item_bytes = sizeof(struct pl_box)};
-    const struct pl_list *writers           = &buffer->writers;
     const struct head_written *written      = buffer->written;
+    struct head_use *const *writers;
     struct pl_box *first;
+    size_t count;
 
-    if (pl_list_empty(writers)) {
+    writers = head_places_uses(buffer, true, box, &count);
+    if (count == 0) {
         return;
     }
     pl_vec_clear(&open);
     first = pl_vec_push(&open);
     PL_CHECK(first != NULL);
     *first = *box;
-    for (const struct pl_list *pos = writers->prev; pos != writers && open.count > 0;
-         pos                       = pos->prev) {
-        const struct head_use *use = pl_container_of(pos, struct head_use, link);
+    for (size_t i = count; i > 0 && open.count > 0; i--) {
+        const struct head_use *use = writers[i - 1];
         struct head_task **producer;
 
         for (; written != NULL && written->order > use->task->order;
@@ -80,26 +79,40 @@ void head_hazard_collect(struct head_buffer *buffer, const struct pl_box *box, b
                          bool write, struct pl_vec *after, struct pl_vec *producers)
 {
     if (!(pl_bug("head.skip_raw") && reads && !write)) {
-        collect_points(&buffer->writers, box, after);
+        collect_points(buffer, true, box, after);
         if (reads) {
             collect_producers(buffer, box, producers);
         }
     }
     if (write && !pl_bug("head.skip_war")) {
-        collect_points(&buffer->readers, box, after);
+        collect_points(buffer, false, box, after);
     }
 }
 
-static void supersede(struct pl_list *uses, const struct pl_box *box)
+static void supersede(const struct head_buffer *buffer, bool write,
+                      const struct pl_box *box)
 {
-    struct pl_list *pos, *tmp;
+    size_t found;
+    struct head_use *const *uses = head_places_uses(buffer, write, box, &found);
 
-    pl_list_for_each_safe(pos, tmp, uses) {
-        const struct head_use *use = pl_container_of(pos, struct head_use, link);
-
-        if (pl_box_contains(box, &use->box)) {
-            pl_list_remove(pos);
+    for (size_t i = 0; i < found; i++) {
+        if (pl_box_contains(box, &uses[i]->box)) {
+            head_use_unlink(uses[i]);
         }
+    }
+}
+
+void head_use_link(struct head_use *use, struct pl_list *behind)
+{
+    pl_list_add_after(behind, &use->link);
+    head_places_use_add(use);
+}
+
+void head_use_unlink(struct head_use *use)
+{
+    if (pl_list_linked(&use->link)) {
+        pl_list_remove(&use->link);
+        head_places_use_remove(use);
     }
 }
 
@@ -111,6 +124,7 @@ void head_use_add(struct head_use *use, struct head_task *task, struct head_buff
     use->box    = *box;
     use->write  = write;
     pl_list_init(&use->link);
+    use->placed = NULL;
     head_buffer_hold(buffer);
     if (buffer->uses++ == 0) {
         buffer->device->bytes_in_use += head_spill_rounded(buffer->bytes);
@@ -125,30 +139,22 @@ void head_use_add(struct head_use *use, struct head_task *task, struct head_buff
     }
 
     if (write) {
-        supersede(&buffer->readers, box);
-        supersede(&buffer->writers, box);
-        pl_list_add_tail(&buffer->writers, &use->link);
+        supersede(buffer, false, box);
+        supersede(buffer, true, box);
+        head_use_link(use, buffer->writers.prev);
     } else {
-        pl_list_add_tail(&buffer->readers, &use->link);
+        head_use_link(use, buffer->readers.prev);
     }
 }
 
 /* Is an older writer of any of it left? */
 static bool older_writes(const struct head_use *use)
 {
-    const struct pl_list *writers = &use->buffer->writers;
+    size_t found;
+    struct head_use *const *writers =
+        head_places_uses(use->buffer, true, &use->box, &found);
 
-    for (const struct pl_list *pos = writers->next; pos != writers; pos = pos->next) {
-        const struct head_use *other = pl_container_of(pos, struct head_use, link);
-
-        if (other->task->order >= use->task->order) {
-            return false;
-        }
-        if (pl_box_intersects(&other->box, &use->box)) {
-            return true;
-        }
-    }
-    return false;
+    return found > 0 && writers[0]->task->order < use->task->order;
 }
 
 void head_use_wrote(const struct head_use *use)
@@ -183,7 +189,7 @@ void head_use_remove(struct head_core *core, struct head_use *use)
 {
     struct head_buffer *buffer = use->buffer;
 
-    pl_list_remove(&use->link);
+    head_use_unlink(use);
     if (pl_list_empty(&buffer->writers)) {
         head_written_forget(buffer);
         if (use->write) {

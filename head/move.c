@@ -60,6 +60,9 @@ bool head_move_joint(const struct head_buffer *buffer)
 {
     const struct pl_list *pos;
 
+    if (!head_places_copied_to(buffer)) {
+        return false;
+    }
     pl_list_for_each(pos, &buffer->writers) {
         const struct head_task *task = pl_container_of(pos, struct head_use, link)->task;
 

@@ -215,6 +215,7 @@ void head_instance_add(struct head_core *core, struct head_tile *tile,
     pl_list_init(&instance->buffer_link);
     pl_list_add_tail(&tile->instances, &instance->tile_link);
     pl_list_add_tail(&buffer->instances, &instance->buffer_link);
+    head_places_instance_add(instance);
     head_buffer_hold(buffer);
     tile->spilled += head_device_is_home(buffer->device);
     if (tile->spilled > 0 || tile->second != NULL) {
@@ -229,6 +230,7 @@ void head_instance_remove(struct head_core *core, struct head_instance *instance
 
     pl_list_remove(&instance->tile_link);
     pl_list_remove(&instance->buffer_link);
+    head_places_instance_remove(instance);
     instance->tile->spilled -= head_device_is_home(buffer->device);
     if (instance->tile->second != NULL) {
         head_second_look(core, instance->tile);
@@ -245,28 +247,25 @@ void head_instance_remove(struct head_core *core, struct head_instance *instance
 void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
                         const struct pl_box *box, uint64_t before)
 {
-    struct pl_list *pos, *tmp;
+    struct head_instance *const *found;
+    size_t found_count;
 
     if (pl_bug("head.stale_replica")) {
         return;
     }
     head_buffer_hold(buffer);
-    pl_list_for_each_safe(pos, tmp, &buffer->instances) {
-        struct head_instance *instance =
-            pl_container_of(pos, struct head_instance, buffer_link);
+    found = head_places_instances(buffer, box, &found_count);
+    for (size_t at = 0; at < found_count; at++) {
+        struct head_instance *instance = found[at];
         struct pl_box rest[2 * PL_DIM_MAX];
         unsigned count;
 
-        if (!pl_box_intersects(&instance->box, box) || instance->tile->order >= before) {
+        if (instance->tile->order >= before) {
             continue;
         }
-        /* What is left of it is added behind `tmp`'s back, at the tail: it does not meet `box`. */
-        count = pl_box_subtract(&instance->box, box, rest);
+        count = pl_box_subtract(&instance->box, box, rest); /* what is left of it */
         for (unsigned i = 0; i < count; i++) {
             head_instance_add(core, instance->tile, buffer, &rest[i]);
-        }
-        if (tmp == &buffer->instances) {
-            tmp = pos->next;
         }
         head_instance_remove(core, instance);
     }
@@ -307,15 +306,12 @@ static void keep_others(const struct head_tile *tile, const struct head_buffer *
 void head_buffer_overwrite(struct head_core *core, struct head_buffer *buffer,
                            const struct pl_box *box)
 {
-    struct pl_list *pos;
+    struct head_instance *const *found;
+    size_t count;
 
-    pl_list_for_each(pos, &buffer->instances) {
-        const struct head_instance *instance =
-            pl_container_of(pos, struct head_instance, buffer_link);
-
-        if (pl_box_intersects(&instance->box, box)) {
-            keep_others(instance->tile, buffer);
-        }
+    found = head_places_instances(buffer, box, &count);
+    for (size_t i = 0; i < count; i++) {
+        keep_others(found[i]->tile, buffer);
     }
     head_buffer_forget(core, buffer, box, UINT64_MAX);
     head_buffer_replica_set(buffer, false);
@@ -774,6 +770,7 @@ void head_array_release(struct head_core *core, struct head_array *array)
     if (array->space != NULL) {
         head_space_release(array->space);
     }
+    pl_free(array->dealt);
     pl_free(array);
     core->counts.arrays--;
 }

@@ -67,6 +67,9 @@ struct head_buffer {
     struct pl_list instances;   /* head_instance.buffer_link */
     struct pl_list readers;     /* head_use.link: unfinished tasks that read */
     struct pl_list writers;     /* head_use.link: unfinished tasks that write */
+    struct head_places
+        *places;           /* these three lists by place, while they are long (places.h) */
+    uint32_t placed_count; /* in these lists */
     struct head_written
         *written; /* over what some of these wrote; the newest first (hazard.c) */
 };
@@ -85,6 +88,7 @@ struct head_instance {
     struct pl_box box;
     struct pl_list tile_link;
     struct pl_list buffer_link;
+    struct head_placed *placed; /* places.c; NULL: there are few in the buffer */
 };
 
 /*
@@ -143,9 +147,10 @@ struct head_array {
     struct pl_box extent; /* what of it exists (a snapshot of a view keeps only its hull) */
     struct pl_list fragments;
     uint32_t fragment_count;
-    uint64_t fragment_last; /* number of the newest one */
-    struct pl_spans *spans; /* the fragments by place, while there are many; NULL: few */
-    struct pl_vec partials; /* struct head_partial */
+    uint64_t fragment_last;   /* number of the newest one */
+    struct pl_spans *spans;   /* the fragments by place, while there are many; NULL: few */
+    struct head_dealt *dealt; /* owned: what was counted of it (dealt.c); NULL: nothing */
+    struct pl_vec partials;   /* struct head_partial */
     uint32_t partial_op;
     uint64_t since_ms;   /* it exists in this process */
     uint64_t put_offset; /* next byte of a put in pieces; UINT64_MAX: none going on */
@@ -186,6 +191,7 @@ struct head_use {
     bool write;
     bool in_place; /* .. over something that was there */
     struct pl_list link;
+    struct head_placed *placed; /* places.c; NULL: there are few, or it is in no list */
 };
 
 /* ---- retire.c */
@@ -341,6 +347,9 @@ void head_use_add(struct head_use *use, struct head_task *task, struct head_buff
 /* Before it is removed: its task has ended well. */
 void head_use_wrote(const struct head_use *use);
 void head_use_remove(struct head_core *core, struct head_use *use);
+/* Into the list of its buffer that `write` says, or out of it (it may be out: somebody took over). */
+void head_use_link(struct head_use *use, struct pl_list *behind);
+void head_use_unlink(struct head_use *use);
 void head_written_forget(struct head_buffer *buffer);
 
 /* ---- move.c */

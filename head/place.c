@@ -490,7 +490,7 @@ static struct head_device *choose_auto(const struct placing *placing)
     if (best == nearest || input == NULL) {
         return best;
     }
-    parts = head_dealt(input, nearest, (uint32_t)offers.count);
+    parts = head_dealt(placing->core, input, nearest, (uint32_t)offers.count);
     return parts > 0 ? least_sum(&offers, DEALT_WEIGHT * pl_min_u64(parts, DEALT_PARTS_MAX))
                      : best;
 }

@@ -130,8 +130,8 @@ struct head_device *head_place(struct head_core *core, const struct head_want *w
                                struct head_failure **out_failure);
 
 /* ---- dealt.c: of the array that an input is part of, does this device have no more than about its share? How many parts like the input that is; 0: no. */
-uint64_t head_dealt(const struct head_want *want, const struct head_device *device,
-                    uint32_t devices);
+uint64_t head_dealt(const struct head_core *core, const struct head_want *want,
+                    const struct head_device *device, uint32_t devices);
 
 /* ---- index.c */
 plasmon_status_t head_index_submit(struct head_core *core, struct head_client *client,

@@ -107,14 +107,14 @@ static void link_again(struct head_buffer *buffer, struct head_use *use)
         }
         before = pos;
     }
-    pl_list_add_after(before, &use->link);
+    head_use_link(use, before);
 }
 
 static void becomes_read(struct head_buffer *buffer, struct head_use *use)
 {
-    pl_list_remove(&use->link);
+    head_use_unlink(use);
     use->write = false;
-    pl_list_add_tail(&buffer->readers, &use->link);
+    head_use_link(use, buffer->readers.prev);
 }
 
 /* Each write of unfinished launches that meets the box. false, and nothing done: somebody has written there, or will. */

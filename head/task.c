@@ -312,6 +312,7 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
     struct head_task *task = task_create(launch, use_count);
     size_t after_count;
 
+    task->ahead = launch->spilled != NULL && launch->ahead;
     collect_edges(task, launch);
     add_uses(task, launch);
     after_count = unique_points(&builder.after);
@@ -329,7 +330,6 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
     head_launch_encode(core, task, launch, builder.after.items, after_count);
     if (launch->spilled != NULL) {
         task->spilled = launch->spilled;
-        task->ahead   = launch->ahead;
         head_spill_queue(task);
     }
     if (launch->group != NULL) {

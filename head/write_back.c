@@ -43,6 +43,9 @@ void head_write_back_overwritten(struct head_core *core, struct head_buffer *buf
 {
     struct pl_list *pos;
 
+    if (!head_places_copied_ahead(buffer)) {
+        return;
+    }
     pl_list_for_each(pos, &buffer->readers) {
         struct head_task *task   = pl_container_of(pos, struct head_use, link)->task;
         struct head_buffer *copy = task->spilled;

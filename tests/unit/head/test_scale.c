@@ -260,4 +260,53 @@ TEST(a_task_costs_the_same_however_many_are_queued)
     head_core_destroy(core);
 }
 
+/* Part `part` of the array of task 1 is updated in place. */
+static void update(struct head_core *core, uint64_t session, uint64_t id, int64_t part)
+{
+    int64_t view[3]                = {4 * part, 4, 1};
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT, *tasks[] = {&task};
+    Plasmon__V1__Arg arg = PLASMON__V1__ARG__INIT, *args[] = {&arg};
+    struct pl_err err = {0};
+
+    arg.mode      = PLASMON__V1__MODE__MODE_INOUT;
+    arg.ref       = 101;
+    arg.n_view    = 3;
+    arg.view      = view;
+    task.id       = id;
+    task.function = pl_hash_name("touch");
+    task.n_args   = 1;
+    task.args     = args;
+    frame.n_tasks = 1;
+    frame.tasks   = tasks;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+}
+
+/* How many instances and uses are looked at, not how long that takes: no clock. */
+TEST(a_part_is_updated_without_a_look_at_all_others)
+{
+    enum { PARTS = 4096, AGAIN = 512 };
+    struct head_core *core = one_device();
+    uint64_t session       = core_client(core), looked;
+    const struct head_buffer *buffer;
+
+    core_submit(core, session, 1, 0, 0, (uint64_t[]){4 * PARTS}, 1);
+    for (int64_t i = 0; i < PARTS; i++) {
+        update(core, session, 2 + (uint64_t)i, i * 1367 % PARTS); /* not in a row */
+    }
+    buffer = pl_container_of(head_device_at(core, 0)->buffers.next,
+                             const struct head_buffer, device_link);
+    ASSERT_EQ(buffer->placed_count, 2 * PARTS + 1); /* instances and writers */
+    looked = head_places_looked(buffer);
+    for (int64_t i = 0; i < AGAIN; i++) {
+        update(core, session, 2 + PARTS + (uint64_t)i, i * 31 % PARTS);
+    }
+    looked = head_places_looked(buffer) - looked;
+    printf("# %llu looks for each\n", (unsigned long long)(looked / AGAIN));
+    ASSERT_TRUE(looked < UINT64_C(100) * AGAIN); /* with a search through all: 10000 */
+    head_core_check(core);
+    head_core_destroy(core);
+}
+
 TEST_MAIN()
