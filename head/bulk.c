@@ -73,7 +73,8 @@ void head_bulk_take(struct head_core *core, struct head_device *device,
         return;
     }
     pl_free(device->bulk_address);
-    device->bulk_address = head_strdup(hello->bulk_address);
+    device->bulk_address  = head_strdup(hello->bulk_address);
+    device->bulk_since_ms = core->now_ms;
     if (hello->bulk_secret.len == sizeof(device->bulk_secret)) {
         memcpy(device->bulk_secret, hello->bulk_secret.data, sizeof(device->bulk_secret));
     }

@@ -112,7 +112,7 @@ static void load_device(struct head_loading *loading)
 {
     struct head_reader *in = loading->in;
     uint64_t flags         = head_load_below(in, 127);
-    uint64_t numbers[15];
+    uint64_t numbers[16];
     char *texts[6];
     struct head_device *device;
     const uint8_t *secret;
@@ -173,6 +173,7 @@ static void load_device(struct head_loading *loading)
     device->bulk_tls                    = numbers[12] != 0;
     device->bulk_clock_ms               = numbers[13];
     device->bulk_heard_ms               = numbers[14];
+    device->bulk_since_ms               = numbers[15];
     load_slots(in, device);
     head_functions_load_told(loading->core, device, in);
     count = head_load_count(in);

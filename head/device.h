@@ -61,6 +61,7 @@ struct head_device {
     bool bulk_tls;
     uint64_t bulk_clock_ms; /* of its worker, when our own said .. */
     uint64_t bulk_heard_ms; /* .. this */
+    uint64_t bulk_since_ms; /* others are told its address since then */
     char *death;            /* why its last worker died; NULL: none did */
     uint64_t bytes_total;
     uint64_t bytes_planned; /* of all buffers that exist for us */

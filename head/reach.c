@@ -12,7 +12,7 @@
  * so the orders are lost with nobody. The launches fail before either is told: whatever lies in the receiver's memory then, nobody reads it.
  *
  * NOTHING FAILS FOR LESS. One answer in all that time, to whatever chunk, or a word that the receiver's device takes its time, begins it anew; so does a new
- * address, and a sender that is replaced. What was enqueued after the last attempt began waits for the next one.
+ * address, and a sender that is replaced. Nor does anything fail for a receiver that the head misses, too: that one is not there. What was enqueued after the last attempt began waits for the next one.
  *
  * Seeded bugs: head.give_up_once (who is replaced is not told again), head.give_up_all (an attempt counts for what came after it).
  */
@@ -180,6 +180,14 @@ static void give_up_attempted(struct head_core *core, struct head_device *from,
     pl_vec_finish(&sends);
 }
 
+/* The sender may not have heard yet that another worker is there by now, and go on counting what it missed of the one before. */
+static bool bound_is_over(const struct head_core *core, const struct head_device *to,
+                          uint64_t ms)
+{
+    return ms >= core->config.reach_wait_ms &&
+           core->now_ms - to->bulk_since_ms >= core->config.reach_wait_ms;
+}
+
 void head_reach_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
 {
     struct head_device *from     = head_device_at(core, pair->from);
@@ -196,6 +204,9 @@ void head_reach_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
         way->unreached = NULL;
         return;
     }
+    if (!to->connected) {
+        return; /* it is away, and may come back; for how long it may be is the leases' business */
+    }
     if (way->unreached == NULL) {
         pl_warn("head",
                 "nothing gets from device %u on %s to device %u on %s: %s; what has no "
@@ -205,7 +216,7 @@ void head_reach_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
     }
     pl_free(way->unreached);
     way->unreached = head_strdup(pair->unreached_why);
-    if (pair->unreached_ms >= core->config.reach_wait_ms) {
+    if (bound_is_over(core, to, pair->unreached_ms)) {
         give_up_attempted(core, from, to, way, pair);
     }
 }

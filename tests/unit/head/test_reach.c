@@ -1,6 +1,7 @@
 /*
  * Ways between hosts by which nothing gets through: what workers report of them is made up, and what they are told is decoded. Three hosts of a device each.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "head/core_int.h"
@@ -48,21 +49,24 @@ static void come(uint32_t device, uint32_t incarnation, uint64_t first, uint64_t
     Plasmon__V1__Range range              = PLASMON__V1__RANGE__INIT;
     Plasmon__V1__Range *ranges[1]         = {&range};
     uint8_t secret[16]                    = {1};
-    struct pl_err err                     = {0};
+    char address[32];
+    struct pl_err err = {0};
     uint32_t number;
 
-    range.first            = first;
-    range.count            = enqueued + 1 - first;
-    hello.unfinished       = ranges;
-    hello.n_unfinished     = enqueued > 0;
-    hello.enqueued         = enqueued;
-    hello.host             = (char *)(uintptr_t)names[device];
-    hello.node             = (char *)(uintptr_t)names[device];
-    hello.name             = "test";
-    hello.kind             = 1;
-    hello.bytes_total      = 1 << 20;
-    hello.incarnation      = incarnation;
-    hello.bulk_address     = "10.0.0.1:7100";
+    range.first        = first;
+    range.count        = enqueued + 1 - first;
+    hello.unfinished   = ranges;
+    hello.n_unfinished = enqueued > 0;
+    hello.enqueued     = enqueued;
+    hello.host         = (char *)(uintptr_t)names[device];
+    hello.node         = (char *)(uintptr_t)names[device];
+    hello.name         = "test";
+    hello.kind         = 1;
+    hello.bytes_total  = 1 << 20;
+    hello.incarnation  = incarnation;
+    (void)snprintf(address, sizeof(address), "10.0.0.%u:%u", device + 1,
+                   7100 + incarnation);
+    hello.bulk_address     = address;
     hello.bulk_secret.data = secret;
     hello.bulk_secret.len  = sizeof(secret);
     hello.comm_version     = comm_version;
@@ -85,6 +89,11 @@ static void done(uint32_t device, uint64_t seq)
     head_core_flush(core);
 }
 
+static void pass(uint64_t ms)
+{
+    head_core_tick(core, core->now_ms + ms);
+}
+
 static void begin(enum head_transfer transfer)
 {
     static const struct head_ops ops = {.client_frame   = core_drop_frame,
@@ -103,6 +112,7 @@ static void begin(enum head_transfer transfer)
         core_announce(core, (const char *[]){"a", "b", "c"}[i], 1);
         come(i, 1, 1, 0);
     }
+    pass(HEAD_REACH_WAIT_MS);
     session = core_client(core);
     core_submit(core, session, 1, 0, 0, (uint64_t[]){1000}, 1); /* device 0 has it */
     done(0, 1);
@@ -252,6 +262,28 @@ TEST(who_is_replaced_is_told_again_before_its_launches_come)
     head_core_worker_lost(core, 1);
     come(1, 3, receive->seq + 1, receive->seq + 1);
     ASSERT_EQ(order_count[1], 2);
+    end();
+}
+
+TEST(who_is_not_there_is_not_one_that_cannot_be_reached)
+{
+    const struct head_task *receive;
+
+    test_expect_log();
+    begin(HEAD_TRANSFER_AUTO);
+    receive = task_of(1, read_on(1, 2));
+    head_core_worker_lost(core, 1); /* its host boots, say */
+    report(1, 2 * HEAD_REACH_WAIT_MS, 0);
+    ASSERT_NULL(receive->failure);
+    ASSERT_TRUE(!apart(0, 1));
+    ASSERT_EQ(order_count[0] + order_count[1], 0);
+    pass(2 * HEAD_REACH_WAIT_MS);
+    come(1, 2, receive->seq, receive->seq + 1);
+    report(1, 4 * HEAD_REACH_WAIT_MS, 0); /* still of the one before */
+    ASSERT_NULL(receive->failure);
+    pass(HEAD_REACH_WAIT_MS);
+    report(1, HEAD_REACH_WAIT_MS, 0);
+    ASSERT_EQ(receive->failure->status, PLASMON_EUNREACHABLE);
     end();
 }
 
