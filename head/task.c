@@ -490,14 +490,16 @@ static void doom_one(struct head_core *core, struct head_task *task,
     }
 }
 
-/* What `next` failed with, for who reads from it. A transfer that finds no way is nobody's task, so it is its reader's own failure. */
+/*
+ * What `next` failed with, for who reads from it. A transfer that finds no way is nobody's task, nor is a copy or a fold for which it was made: so that is their reader's own
+ * failure, and the first.
+ */
 static struct head_failure *inherit(const struct head_task *next,
                                     const struct head_task *dependent,
                                     const struct head_failure *failure)
 {
-    bool no_way = failure->status == PLASMON_EUNREACHABLE &&
-                  (next->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND ||
-                   next->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV);
+    bool no_way = next->failure->status == PLASMON_EUNREACHABLE && next->id == 0 &&
+                  next->group == NULL;
     struct head_failure *inherited;
     char what[160];
 

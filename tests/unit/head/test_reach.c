@@ -217,6 +217,48 @@ TEST(a_transfer_fails_when_the_bound_is_over_and_not_before)
     end();
 }
 
+/* Task `id` writes the first half of what device 0 has. */
+static void write_half_on(uint32_t device, uint64_t id)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task task         = PLASMON__V1__TASK__INIT;
+    Plasmon__V1__Arg arg           = PLASMON__V1__ARG__INIT;
+    Plasmon__V1__Arg *args[1]      = {&arg};
+    Plasmon__V1__Task *tasks[1]    = {&task};
+    int64_t view[3]                = {0, 500, 1};
+    struct pl_err err              = {0};
+
+    arg.mode = PLASMON__V1__MODE__MODE_OUT, arg.ref = 101;
+    arg.view = view, arg.n_view = 3;
+    task.id = id, task.place = device + 1, task.function = pl_hash_name("fill");
+    task.args = args, task.n_args = 1;
+    frame.tasks = tasks, frame.n_tasks = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+}
+
+/* One half is there, and the other one cannot come: no launch between that and the task is somebody's, so it is the task that fails for want of a way. */
+TEST(who_reads_what_is_joined_of_several_parts_cannot_get_it_either)
+{
+    const struct head_task *join, *reader;
+
+    test_expect_log();
+    begin(HEAD_TRANSFER_AUTO);
+    write_half_on(1, 2);
+    core_submit(core, session, 3, 1, 101, NULL, 0);
+    reader = task_of(1, head_device_at(core, 1)->seq_last);
+    join   = task_of(1, reader->seq - 1);
+    ASSERT_EQ(reader->id, 3);
+    ASSERT_EQ(join->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    report(1, HEAD_REACH_WAIT_MS, UINT64_MAX);
+    ASSERT_EQ(join->failure->status, PLASMON_EUNREACHABLE);
+    ASSERT_EQ(reader->failure->status, PLASMON_EUNREACHABLE);
+    ASSERT_NOT_NULL(
+        strstr(reader->failure->text, "cannot get what it reads: no bytes went"));
+    ASSERT_EQ(reader->failure->first_task, 0);
+    end();
+}
+
 TEST(only_what_the_attempt_was_made_for_fails)
 {
     const struct head_task *first, *later, *other;
