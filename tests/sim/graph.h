@@ -125,12 +125,14 @@ struct graph {
     uint32_t crash_client; /* ... this client dies */
     bool says_bye;         /* instead of releasing its refs */
     bool no_puts;
+    bool dawdles;    /* long pauses now and then: things are enqueued while others wait */
     bool names_none; /* no task names the device where it is to run */
     struct graph_ref refs[GRAPH_REFS_MAX];
     uint32_t ref_count;
     struct graph_step *steps; /* GRAPH_STEPS_MAX */
     uint32_t step_count;
-    uint32_t end; /* while played: the first step of those that read all there is */
+    uint32_t end; /* while played: the first step of those that read all there is .. */
+    uint32_t end_again; /* .. and of those that read it once more when all ways are there */
 };
 
 /* What kind of runs to make. */
@@ -174,7 +176,11 @@ struct graph_profile {
     bool replicas;              /* what is put is to be in two places .. */
     bool some_replicas;         /* .. in some programs; no draw */
     bool patient;               /* see sim_config */
-    bool gates; /* who waits for more than some others does so behind gates */
+    bool gates;             /* who waits for more than some others does so behind gates */
+    uint32_t way_cuts_most; /* ways between two hosts are cut; 0: none is .. */
+    uint32_t
+        reach_wait_ms; /* .. for less or more than that; 0: longer than any lease, and than any worker is away .. */
+    bool ways_long;    /* .. most for more; no draw */
     uint32_t check_every;
 };
 
@@ -188,6 +194,7 @@ struct graph_coverage {
         inputs_replayed, checkpoints, gone, rebuilt, shadows, given_back;
     uint64_t write_backs, write_back_cancels, spill_deaths, spills_undone, spills_stranded;
     uint64_t drained;
+    uint64_t unreached; /* answers */
     uint64_t checkpoints_spilled, checkpoints_graphs, checkpoints_lineage;
     uint64_t met[SIM_CELL_COUNT];
 };

@@ -11,6 +11,8 @@
  *   - after a crash (sim_losses.c says of which launches): ECONSUMED a task whose input a begun launch of the dead worker had written
  *     over; EWORKER one that had begun; EAGAIN a read whose bytes were on their way; EDEPENDENCY one whose first failure is such a task, or one of the head's own copies and
  *     folds, if one of those had begun
+ *   - after a way between hosts was cut for longer than the head waits (sim_ways.c): whatever says that no bytes came by it, and what
+ *     cannot be made again because something was overwritten
  *   - on a device with little memory: EDEVMEM, ELOST, EDEPENDENCY; EWORKER if it died before it told one of these. Which tasks depend on a copy of the head that found no room cannot be
  *     told from outside; but what is answered as done must be right in any case.
  * Everything else is an error, and so is a task that ends well on a failed input.
@@ -231,6 +233,35 @@ static bool put_was_consumed(const struct check *check, const struct graph_step 
            strstr(answer->text, "overwritten in place; it was put") != NULL;
 }
 
+/* What could be read before all ways were there again can be read then. */
+static bool explained_by_way(const struct check *check, const struct graph_step *step,
+                             const struct sim_answer *answer)
+{
+    const struct graph *graph = check->graph;
+
+    for (uint32_t i = graph->end;
+         step >= &graph->steps[graph->end_again] && i < graph->end_again; i++) {
+        if (graph->steps[i].args[0].ref == step->args[0].ref &&
+            graph->steps[i].answers[0]->status == PLASMON_OK) {
+            return false;
+        }
+    }
+    return sim_ways_explain(check->sim, answer->text);
+}
+
+/*
+ * Likewise, but what was given up was a transfer, and so a call or a fold is made again that it was for: what it had read may have been written over since, by itself or by
+ * who was to come after it, and be a put, or have been made without lineage.
+ */
+static bool overwritten_for_want_of_a_way(const struct check *check,
+                                          const struct graph_step *step,
+                                          const struct sim_answer *answer)
+{
+    return sim_ways_given_up(check->sim) && cut_off(check, step) &&
+           (answer->status == PLASMON_EDEPENDENCY || answer->status == PLASMON_ECONSUMED) &&
+           strstr(answer->text, "overwritten in place") != NULL;
+}
+
 /* A put that is to be in two places, when there are no two; and the pieces behind its first one. */
 static bool refused_twice(const struct check *check, const struct graph_step *step,
                           const struct sim_answer *answer)
@@ -258,6 +289,13 @@ static bool explained(const struct check *check, const struct graph_step *step,
     uint32_t losses       = losses_of(check, step, answer);
 
     if (explained_by_loss(check, step, answer)) {
+        return true;
+    }
+    if (strstr(answer->text, "no bytes went from device") != NULL) {
+        check->coverage->unreached++;
+        return explained_by_way(check, step, answer);
+    }
+    if (overwritten_for_want_of_a_way(check, step, answer)) {
         return true;
     }
     switch (answer->status) {

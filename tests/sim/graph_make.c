@@ -11,6 +11,8 @@
 
 #include "base/alloc.h"
 
+enum { REACH_WAIT_MS = 30000 }; /* longer than any lease, and any worker is away */
+
 /* ------------------------------------------------------------------------------------------ steps */
 
 static struct graph_step *step_add(struct graph *graph, enum graph_step_kind kind,
@@ -346,6 +348,15 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
             }
         }
     }
+    if (profile->way_cuts_most > 0 && config->devices > 1) { /* no draw without */
+        config->second_host = true;
+        config->reach_wait_ms =
+            profile->reach_wait_ms != 0 ? profile->reach_wait_ms : REACH_WAIT_MS;
+        config->way_cuts_max = (uint32_t)graph_between(graph, 1, profile->way_cuts_most);
+        config->way_cut_millionth = 10000;
+        config->ways_long         = profile->ways_long;
+        graph->dawdles            = graph_chance(graph, 700);
+    }
     if (profile->no_lineage) {
         config->lineage_bytes = 0;
     }
@@ -554,6 +565,9 @@ struct graph *graph_make(uint64_t seed, const struct graph_profile *profile)
     make_unmaps(graph, 1000);
     for (uint32_t i = 0; graph->names_none && i < graph->step_count; i++) {
         graph->steps[i].place = 0;
+    }
+    for (uint32_t i = 0; graph->dawdles && i < graph->step_count; i++) {
+        graph->steps[i].pause_ns *= graph_chance(graph, 300) ? 1000 : 1;
     }
     graph->crash_step = (uint32_t)graph_draw(graph, graph->step_count);
     return graph;

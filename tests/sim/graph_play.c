@@ -401,6 +401,15 @@ static void release_everything(struct graph *graph, struct sim *sim)
     }
 }
 
+/* All ways are there from now on: what could be read can still be read. */
+static void read_when_healed(struct graph *graph, struct sim *sim)
+{
+    sim_ways_heal(sim);
+    graph->end_again = graph->step_count;
+    read_everything(graph, sim);
+    (void)sim_run_until(sim, all_answered, sim);
+}
+
 /* The host is gone, or will not go. */
 static bool drain_over(void *user)
 {
@@ -493,6 +502,10 @@ bool graph_play(struct graph *graph, struct sim *sim)
     graph->end = steps;
     read_everything(graph, sim);
     (void)sim_run_until(sim, all_answered, sim);
+    graph->end_again = GRAPH_STEPS_MAX;
+    if (sim_ways(sim) && !sim->failed) {
+        read_when_healed(graph, sim);
+    }
     if (sim->config.journal && !sim->failed) {
         go_on_from_checkpoint(graph, sim);
     }

@@ -15,6 +15,7 @@
  *   sim_store.c    the store's part of its life: stopped, fenced, reaped, started again
  *   sim_node.c     the store process: its session with the head, its death, and the one after it
  *   sim_hosts.c    hosts that die as a whole, are cut off until they are given up, and come back
+ *   sim_ways.c     ways between hosts by which no transfer gets on, and what is given up for it
  *   sim_rpc.c      the real libplasmon in the place of a client (in test_clients_sim alone)
  *   sim_limits.c   launches that do not end, and what ending them may cost
  *   sim_begun.c    what a worker says of launches that had not begun when it died
@@ -100,6 +101,9 @@ struct sim_config {
     bool limits;   /* some tasks do not end, or have a limit, or are cancelled by force */
     uint32_t cuts_max; /* of the network between the head and somebody */
     uint32_t cut_millionth;
+    uint32_t way_cuts_max; /* of ways between hosts, with reach_wait_ms and second_host */
+    uint32_t way_cut_millionth;
+    bool ways_long; /* most of these are for longer than reach_wait_ms */
     bool
         stores; /* they start, watch and fence their workers; else a crash is all there is */
     uint32_t store_deaths_max;
@@ -138,7 +142,11 @@ struct sim {
     struct sim_worker
         ghosts[SIM_GHOSTS_MAX]; /* what others see of devices that were given up */
     uint32_t ghost_count;
-    bool host_lost;                     /* it has met its fate */
+    bool host_lost; /* it has met its fate */
+    struct sim_way ways[SIM_HOSTS_MAX][SIM_HOSTS_MAX];
+    uint32_t way_cuts;
+    uint32_t way_deaths; /* of workers, of being told to give up */
+    uint64_t ways_ns;    /* all ways are there from then on; 0: they always were */
     uint32_t owner_of[SIM_NUMBERS_MAX]; /* of a number, the last one */
     struct sim_client clients[SIM_CLIENTS_MAX];
     struct store_timeline *timelines[SIM_DEVICES_MAX + SIM_GHOSTS_MAX];

@@ -169,7 +169,13 @@ void sim_cut_died(struct sim_cut *cut);  /* the process, before its connection b
     XX(HOST_CAME_BACK, "a host that came back with what it had, and was given up")        \
     XX(HOST_REFUSED, "a worker that was given up with its host, and hears of it")         \
     XX(HOST_FORGOT, "a device that let go of what a head before had there")               \
-    XX(HOST_LEFT, "a host that was drained, and ended with its store")
+    XX(HOST_LEFT, "a host that was drained, and ended with its store")                    \
+    XX(WAY_SHORT, "a way that was cut, and nothing was given up")                         \
+    XX(WAY_LONG, "a way that was cut until something was given up")                       \
+    XX(WAY_GIVEN_UP, "a sender that was told to give up what it had enqueued")            \
+    XX(WAY_TOLD_BEFORE, "one that was told before its launch had come, or again")         \
+    XX(WAY_DEATH, "a worker that died of being told to give up")                          \
+    XX(WAY_DROPPED, "bytes that came although their receiver had given them up")
 enum sim_cell {
 #define XX(name, text) SIM_CELL_##name,
     SIM_CELLS(XX)

@@ -20,6 +20,8 @@ enum {
     CUT_DEATH_NS = 4000000,
 };
 
+#define WAYS_STUCK_NS UINT64_C(300000000000)
+
 struct sim_worker *sim_worker_of(struct sim *sim, uint32_t device)
 {
     for (uint32_t i = 0; i < sim->config.devices; i++) {
@@ -251,6 +253,7 @@ bool sim_step(struct sim *sim)
     tick(sim);
     maybe_break(sim);
     maybe_cut(sim);
+    sim_ways_maybe_cut(sim);
     sim_store_maybe_stop(sim);
     maybe_crash(sim);
     maybe_crash_head(sim);
@@ -270,6 +273,9 @@ bool sim_step(struct sim *sim)
     }
     if (sim->steps > STEPS_MAX) {
         fail_stuck(sim, "there is no end");
+    }
+    if (sim->ways_ns != 0 && sim->now_ns > sim->ways_ns + WAYS_STUCK_NS) {
+        fail_stuck(sim, "all ways are there again, and there is no end");
     }
     return !sim->failed;
 }

@@ -53,6 +53,7 @@ struct sim_op {
     uint64_t src_offset;
     uint64_t bytes;
     uint64_t first_chunk;
+    uint64_t enqueued_ns; /* SEND */
     bool nowhere; /* SEND, RECV of a launch that failed: the words move, the bytes do not */
     uint64_t request;
     struct sim_comm *comm; /* MEET */
@@ -180,6 +181,34 @@ struct sim_pairs {
     bool news_pending;
 };
 
+/* Chunks that were given up (sim_ways.c). */
+struct sim_chunks {
+    uint32_t peer;
+    uint64_t first;
+    uint64_t count;
+};
+/* What a worker knows of its way to one receiver. Goes with its process. */
+struct sim_reach {
+    bool trying; /* it makes attempts */
+    bool news;   /* it was told of another receiver, and its thread has not heard of it */
+    uint32_t incarnation; /* of the receiver, as it was told */
+    uint64_t since_ns;    /* nothing got on; 0: all is well */
+    uint64_t tried_ns;    /* when the attempt began .. */
+    uint64_t tried_last;  /* .. and the last chunk that was enqueued then */
+    uint64_t ms;          /* as of the last attempt that failed, and so the two below */
+    uint64_t last;
+    uint64_t attempted_ns;
+    uint64_t told_ns; /* the last one by which the head may give up something began then */
+};
+/* From one host to another. */
+struct sim_way {
+    bool cut;
+    uint64_t serial;
+    uint64_t cut_ns;     /* since then, if it is .. */
+    uint64_t longest_ns; /* .. and for so long it was, at most */
+    uint64_t given_up_before;
+};
+
 struct sim_worker {
     struct sim *sim;
     uint32_t host_device; /* here: of all */
@@ -244,6 +273,11 @@ struct sim_worker {
         uses; /* sim_losses.c: of the launches that were sent since the last crash */
     struct pl_vec data;         /* struct sim_read_back */
     struct pl_vec pair_reports; /* struct sim_pair_report */
+    struct sim_reach reach[SIM_DEVICES_MAX];
+    struct pl_vec sends_given_up;    /* struct sim_chunks */
+    struct pl_vec receives_given_up; /* struct sim_chunks: not marked as full yet */
+    bool report_pending;             /* of what was reached */
+    bool stats_due;
     struct sim_pairs pairs;
     struct sim_limits limits;
     struct sim_cut cut;

@@ -121,6 +121,7 @@ void sim_stage(struct sim_worker *worker, uint32_t stream, enum sim_op_kind kind
     PL_CHECK(bytes <= SIM_STAGE_BYTES_MAX);
     op->src         = peer_of(worker, other);
     op->first_chunk = first_chunk;
+    op->enqueued_ns = worker->sim->now_ns;
     op->bytes       = bytes;
     op->nowhere     = touch == NULL;
     if (touch != NULL) {
@@ -394,7 +395,7 @@ static bool goes_nowhere(const struct sim_worker *sender, const struct sim_worke
 
 bool sim_op_ready(struct sim_stream *stream, struct sim_op *op)
 {
-    const struct sim_worker *receiver;
+    struct sim_worker *receiver;
     uint64_t slot = op->first_chunk % STORE_STAGE_SLOTS;
 
     switch (op->kind) {
@@ -407,8 +408,13 @@ bool sim_op_ready(struct sim_stream *stream, struct sim_op *op)
         if (goes_nowhere(stream->worker, receiver)) {
             return true;
         }
-        return !receiver->blank &&
-               receiver->timeline->stage_taken.value + STORE_STAGE_SLOTS > op->first_chunk;
+        if (sim_ways_hold(stream->worker, receiver, op->first_chunk)) {
+            return false;
+        }
+        return sim_ways_dropped(stream->worker, receiver, op->first_chunk) ||
+               (!receiver->blank &&
+                receiver->timeline->stage_taken.value + STORE_STAGE_SLOTS >
+                    op->first_chunk);
     case SIM_OP_RECV:
         receiver = receiver_of(stream, op);
         /* Chunks are taken in order, whoever sends them. */
@@ -434,6 +440,10 @@ static void do_stage(struct sim_stream *stream, const struct sim_op *op)
         return; /* .. or done before a restart */
     }
     if (op->kind == SIM_OP_SEND) {
+        if (sim_ways_dropped(stream->worker, receiver, op->first_chunk)) {
+            return;
+        }
+        sim_ways_moved(stream->worker, receiver);
         if (!op->nowhere) {
             memcpy(staged, stream->worker->arena + op->dst_offset, op->bytes);
         }
@@ -723,6 +733,10 @@ const struct worker_ops sim_worker_ops = {
     .copy             = op_copy,
     .stage_send       = op_stage_send,
     .stage_recv       = op_stage_recv,
+    .bulk_peer        = sim_ways_op_peer,
+    .bulk_gone        = sim_ways_op_gone,
+    .bulk_give_up     = sim_ways_op_give_up,
+    .bulk_expect      = sim_ways_op_expect,
     .pair_open        = sim_pair_op_open,
     .pair_close       = sim_pair_op_close,
     .pair_break       = sim_pair_op_break,

@@ -111,6 +111,35 @@ void sim_hosts_finish(struct sim *sim);
 /* Nothing is left in the memory of the device. */
 void sim_worker_blank(struct sim_worker *worker);
 
+/* sim_ways.c */
+bool sim_ways(const struct sim *sim); /* there are such that may be cut */
+/* The sender has nobody to send the chunk to now, and tries. */
+bool sim_ways_hold(struct sim_worker *from, struct sim_worker *to, uint64_t chunk);
+/* Its bytes are for nobody: one of the two was told to give them up. */
+bool sim_ways_dropped(const struct sim_worker *from, const struct sim_worker *to,
+                      uint64_t chunk);
+/* Something got on. */
+void sim_ways_moved(struct sim_worker *from, const struct sim_worker *to);
+/* What the receiver has given up is marked as full, as far as there is room. */
+void sim_ways_fill(struct sim_worker *worker);
+plasmon_status_t sim_ways_op_give_up(void *user, uint32_t device, bool receives,
+                                     uint64_t first, uint64_t count);
+plasmon_status_t sim_ways_op_peer(void *user, uint32_t device, const char *address,
+                                  const uint8_t *secret);
+plasmon_status_t sim_ways_op_gone(void *user, uint32_t device);
+plasmon_status_t sim_ways_op_expect(void *user, uint32_t device, uint64_t first_chunk,
+                                    uint64_t bytes);
+void sim_ways_report(struct sim_worker *worker, Plasmon__V1__WorkerStats *stats);
+void sim_ways_init(struct sim_worker *worker);
+void sim_ways_finish(struct sim_worker *worker);
+void sim_ways_crash(struct sim_worker *worker);
+void sim_ways_maybe_cut(struct sim *sim);
+void sim_ways_heal(struct sim *sim); /* and none is cut any more */
+/* Was anything given up? */
+bool sim_ways_given_up(const struct sim *sim);
+/* Is that failure due to a way that was cut for long enough? */
+bool sim_ways_explain(const struct sim *sim, const char *text);
+
 /* sim_store.c */
 void sim_store_fence(struct sim_worker *worker,
                      uint32_t incarnation);      /* the head's order */

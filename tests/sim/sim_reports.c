@@ -159,6 +159,7 @@ static void worker_flush(void *user, uint64_t arg, void *data)
 {
     struct sim_worker *worker      = user;
     Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__WorkerStats stats = PLASMON__V1__WORKER_STATS__INIT;
 
     (void)data;
     if (arg != worker->life || worker->process.stopped) {
@@ -171,9 +172,16 @@ static void worker_flush(void *user, uint64_t arg, void *data)
     wire_arena_reset(&worker->sim->arena);
     frame_fill(worker, &frame);
     pairs_fill(worker, &frame);
+    if (worker->stats_due) {
+        worker->stats_due = false;
+        worker_core_stats(worker->core, &stats);
+        sim_ways_report(worker, &stats);
+        frame.stats = &stats;
+    }
     if (frame.n_done + frame.n_failed + frame.n_starved + frame.n_condemned + frame.n_data +
-            frame.n_pairs >
-        0) {
+                frame.n_pairs >
+            0 ||
+        frame.stats != NULL) {
         body_send(worker, &frame, false);
         sim_reports_clear(worker);
     } else if (wire_link_owes_ack(&worker->link)) {
@@ -196,7 +204,7 @@ void sim_worker_hello(struct sim_worker *worker)
     Plasmon__V1__WorkerFrame frame         = PLASMON__V1__WORKER_FRAME__INIT;
     Plasmon__V1__WorkerHello hello         = PLASMON__V1__WORKER_HELLO__INIT;
     uint8_t secret[WIRE_BULK_SECRET_BYTES] = {1};
-    char name[32];
+    char name[32], address[32];
 
     wire_arena_reset(&sim->arena);
     (void)snprintf(name, sizeof(name), "sim %u", worker->host_device);
@@ -221,7 +229,9 @@ void sim_worker_hello(struct sim_worker *worker)
     hello.untouched = ranges_say(sim, &worker->recovered_untouched, &hello.n_untouched);
     if (sim->config
             .second_host) { /* what goes between hosts takes the way of the host route */
-        hello.bulk_address     = "sim:1";
+        (void)snprintf(address, sizeof(address), "sim:%u",
+                       sim_ways(sim) ? worker->incarnation : 1);
+        hello.bulk_address     = address;
         hello.bulk_secret.data = secret;
         hello.bulk_secret.len  = sizeof(secret);
     }

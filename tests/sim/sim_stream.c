@@ -214,6 +214,9 @@ void sim_streams_kick(struct sim *sim)
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         struct sim_worker *worker = &sim->workers[i];
 
+        if (worker->receives_given_up.count > 0) {
+            sim_ways_fill(worker);
+        }
         for (uint32_t s = 0; worker->alive && s < SIM_STREAMS; s++) {
             stream_kick(&worker->streams[s]);
         }

@@ -27,6 +27,7 @@ enum {
     POLL_LONG_NS     = 20000000, /* a host is missed for seconds before it is given up */
     LOCK_NS          = 50000,
     LINK_KEPT_BYTES  = 64 << 20,
+    WAY_DEATHS_MAX   = 4,
 };
 
 static void worker_connect(void *user, uint64_t arg, void *data);
@@ -336,6 +337,21 @@ static void take_command(struct sim_worker *worker,
     sim_worker_advance(worker);
 }
 
+/* It was told to give up something, and has not done it yet. */
+static bool dies_of_order(struct sim_worker *worker)
+{
+    struct sim *sim = worker->sim;
+
+    if (sim->config.crashes_max == 0 || sim->way_deaths >= WAY_DEATHS_MAX ||
+        !sim_chance(sim, 200)) {
+        return false;
+    }
+    sim->way_deaths++;
+    sim_cover(sim, SIM_CELL_WAY_DEATH);
+    sim_crash_one(sim, worker);
+    return true;
+}
+
 static void worker_deliver(void *user, const uint8_t *data, size_t length)
 {
     struct sim_worker *worker           = user;
@@ -359,6 +375,9 @@ static void worker_deliver(void *user, const uint8_t *data, size_t length)
     }
     wire_link_acked(&worker->link, command->header->ack);
     if (take == 0) {
+        return;
+    }
+    if (command->n_bulk_give_up > 0 && dies_of_order(worker)) {
         return;
     }
     if (command->welcome != NULL) {
@@ -447,6 +466,9 @@ void sim_worker_spawn(struct sim_worker *worker)
     sim_memory_recovered(worker);
     sim_begun_check(worker);
     sim_worker_hello(worker);
+    if (sim_ways(worker->sim)) { /* who waits for somebody who takes what they send */
+        sim_streams_kick_soon(worker);
+    }
 }
 
 static void worker_restart(void *user, uint64_t arg, void *data)
@@ -465,6 +487,9 @@ void sim_worker_start(struct sim_worker *worker)
     worker->alive = true;
     core_create(worker);
     worker->recovered_memory = true; /* there is none yet */
+    if (sim_ways(worker->sim)) {
+        sim_streams_kick_soon(worker);
+    }
     sim_after(worker->sim, sim_below(worker->sim, RECONNECT_MAX_NS), worker_connect, worker,
               worker->life, NULL);
 }
@@ -506,6 +531,7 @@ static void process_end(struct sim_worker *worker)
     worker_core_destroy(worker->core);
     worker->core = NULL;
     sim_growth_died(worker);
+    sim_ways_crash(worker);
     sim_memory_forget(worker);
     sim_reports_clear(worker);
     wire_link_finish(&worker->link);
@@ -554,6 +580,9 @@ void sim_worker_continue(struct sim_worker *worker)
     sim_growth_continued(worker);
     sim_worker_wake(worker);
     sim_worker_flush_soon(worker);
+    if (sim_ways(worker->sim)) {
+        sim_streams_kick_soon(worker);
+    }
     if (worker->process.connect_due) {
         worker->process.connect_due = false;
         sim_after(worker->sim, sim_below(worker->sim, RECONNECT_MAX_NS), worker_connect,
@@ -644,6 +673,7 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
     sim_losses_init(worker);
     sim_limits_init(worker);
     sim_pairs_init(worker);
+    sim_ways_init(worker);
     sim_sealed_init(worker);
 
     worker->table    = map_zero(sizeof(*worker->table));
@@ -676,6 +706,7 @@ void sim_worker_finish(struct sim_worker *worker)
     }
     sim_streams_drop(worker, false);
     sim_pairs_finish(worker);
+    sim_ways_finish(worker);
     worker_core_destroy(worker->core);
     sim_reports_clear(worker);
     wire_ranges_finish(&worker->done);

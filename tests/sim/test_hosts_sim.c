@@ -6,6 +6,8 @@
  * A host that the head has given up is nobody: what it says is refused, what it sends to the other host is not taken, and what it had is not believed
  * when it joins anew. With lineage, nothing that can be made again fails for it.
  *
+ * Or both live, and the ways between them are cut: transfers wait, and fail when that takes too long (sim_ways.c).
+ *
  * PLASMON_SEEDS=n: so many runs of each kind; --only TEST --seed S with PLASMON_SEEDS=1 repeats one.
  */
 #include "tests/sim/seeds.h"
@@ -27,13 +29,15 @@ static void run_seeds(const struct graph_profile *profile)
 
     (void)seeds_run_graphs(SEEDS_DEFAULT, profile, &sum);
     seconds = (double)(pl_thread_cpu_ns() - began_ns) / 1e9;
-    printf("# %llu runs, %.0f a second: %llu tasks done, %llu failed; %llu crashes, %llu "
-           "fenced; %llu devices gone, %llu hosts drained, %llu tasks run again\n",
-           (unsigned long long)sum.graphs, (double)sum.graphs / seconds,
-           (unsigned long long)sum.tasks_done, (unsigned long long)sum.tasks_failed,
-           (unsigned long long)sum.crashes, (unsigned long long)sum.fences,
-           (unsigned long long)sum.gone, (unsigned long long)sum.drained,
-           (unsigned long long)sum.rebuilt);
+    printf(
+        "# %llu runs, %.0f a second: %llu tasks done, %llu failed; %llu crashes, %llu "
+        "fenced; %llu devices gone, %llu hosts drained, %llu tasks run again; %llu answers "
+        "for want of a way\n",
+        (unsigned long long)sum.graphs, (double)sum.graphs / seconds,
+        (unsigned long long)sum.tasks_done, (unsigned long long)sum.tasks_failed,
+        (unsigned long long)sum.crashes, (unsigned long long)sum.fences,
+        (unsigned long long)sum.gone, (unsigned long long)sum.drained,
+        (unsigned long long)sum.rebuilt, (unsigned long long)sum.unreached);
 }
 
 /* Nothing is put. */
@@ -123,6 +127,74 @@ TEST(without_lineage)
 
     run_seeds(&profile);
     ASSERT_TRUE(sum.graphs < SEEDS_DEFAULT || sum.rebuilt > 0);
+}
+
+/* For less than the head waits, beside workers and heads that die: nothing fails for it. */
+TEST(ways_between_hosts_that_are_cut_for_a_while)
+{
+    static const struct graph_profile profile = {.devices_min         = 2,
+                                                 .devices_max         = 4,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 120,
+                                                 .way_cuts_most       = 6,
+                                                 .crash_permille      = 500,
+                                                 .crashes_most        = 6,
+                                                 .break_permille      = 300,
+                                                 .head_crash_permille = 400,
+                                                 .pairs_permille      = 200,
+                                                 .check_every         = 50};
+
+    run_seeds(&profile);
+    ASSERT_EQ(sum.unreached, 0);
+    seeds_assert_met(&sum, SEEDS_DEFAULT, SIM_CELL_WAY_SHORT, SIM_CELL_WAY_SHORT);
+}
+
+/* For longer: what was to go there fails, and nothing else; when they are there again all goes on. */
+TEST(ways_between_hosts_that_are_cut_for_too_long)
+{
+    static const struct graph_profile profile = {.devices_min         = 2,
+                                                 .devices_max         = 4,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 120,
+                                                 .way_cuts_most       = 4,
+                                                 .ways_long           = true,
+                                                 .crash_permille      = 500,
+                                                 .crashes_most        = 8,
+                                                 .break_permille      = 300,
+                                                 .cut_permille        = 300,
+                                                 .cuts_most           = 6,
+                                                 .head_crash_permille = 400,
+                                                 .pairs_permille      = 200,
+                                                 .check_every         = 50};
+
+    run_seeds(&profile);
+    ASSERT_TRUE(sum.graphs < SEEDS_DEFAULT || sum.unreached > 0);
+    seeds_assert_met(&sum, SEEDS_DEFAULT, SIM_CELL_WAY_SHORT, SIM_CELL_WAY_DROPPED);
+}
+
+/* .. and one of the two hosts is lost, drained, or seems to be lost; it may be away for longer than the head waits for a way, and that is another thing. */
+TEST(ways_that_are_cut_between_hosts_that_are_lost)
+{
+    static const struct graph_profile profile = {.devices_min         = 2,
+                                                 .devices_max         = 4,
+                                                 .steps_min           = 40,
+                                                 .steps_max           = 120,
+                                                 .way_cuts_most       = 3,
+                                                 .reach_wait_ms       = 3600,
+                                                 .ways_long           = true,
+                                                 .gone_permille       = 1000,
+                                                 .host_permille       = 1000,
+                                                 .host_faults         = true,
+                                                 .stop_permille       = 300,
+                                                 .stops_most          = 3,
+                                                 .store_deaths_most   = 2,
+                                                 .crash_permille      = 500,
+                                                 .head_crash_permille = 300,
+                                                 .check_every         = 50};
+
+    run_seeds(&profile);
+    ASSERT_TRUE(sum.graphs < SEEDS_DEFAULT || sum.unreached > 0);
+    seeds_assert_met(&sum, SEEDS_DEFAULT, SIM_CELL_WAY_SHORT, SIM_CELL_WAY_GIVEN_UP);
 }
 
 /*

@@ -207,6 +207,17 @@ static const struct graph_profile lost_hosts = {.devices_min   = 2,
                                                 .no_puts       = true,
                                                 .check_every   = 200};
 
+/* Two hosts, and ways between them that are cut for longer than the head waits. */
+static const struct graph_profile apart = {.devices_min    = 2,
+                                           .devices_max    = 4,
+                                           .steps_min      = 40,
+                                           .steps_max      = 90,
+                                           .way_cuts_most  = 4,
+                                           .ways_long      = true,
+                                           .crash_permille = 700,
+                                           .crashes_most   = 4,
+                                           .check_every    = 200};
+
 /* Seeds until one fails; 0: none did. In a process of its own, since a broken invariant ends it. */
 static void hunt(const char *bug, const struct graph_profile *programs, uint64_t graphs)
 {
@@ -446,6 +457,16 @@ TEST(random_programs_notice_devices_that_are_believed_when_their_host_is_lost)
     assert_found("head.keep_lost", &lost_hosts, GRAPHS_MAX);
 }
 
+TEST(random_programs_notice_a_transfer_that_is_not_given_up_by_who_comes_next)
+{
+    assert_found("head.give_up_once", &apart, GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_a_transfer_that_is_given_up_before_it_was_tried)
+{
+    assert_found("head.give_up_all", &apart, GRAPHS_MAX);
+}
+
 TEST(programs_without_a_bug_pass_with_little_memory_and_with_losses)
 {
     struct graph_coverage *coverage = sim_alloc(sizeof(*coverage));
@@ -483,6 +504,7 @@ TEST(the_same_programs_pass_without_a_bug)
         ASSERT_TRUE(graph_run(seed, &cut_off, coverage, true));
         ASSERT_TRUE(graph_run(seed, &two_heads, coverage, true));
         ASSERT_TRUE(graph_run(seed, &lost_hosts, coverage, true));
+        ASSERT_TRUE(graph_run(seed, &apart, coverage, true));
     }
     pl_free(coverage);
 }
