@@ -172,6 +172,23 @@ bool head_loss_task(struct head_core *core, struct head_task *task,
     return true;
 }
 
+void head_loss_final(struct head_task *task, struct head_failure *failure)
+{
+    const struct head_record *record = task->record;
+
+    if (record == NULL || task->resolved || (task->id == 0 && task->group == NULL)) {
+        return;
+    }
+    for (uint32_t a = 0; a < record->arg_count; a++) {
+        struct head_tile *tile = record->args[a].output;
+
+        if (tile != NULL && tile->failure == NULL) {
+            tile->failure = head_failure_hold(failure);
+            head_tile_loosen(tile);
+        }
+    }
+}
+
 void head_loss_task_over(struct head_core *core, struct head_task *task)
 {
     take_waits(core, task, task->failure);

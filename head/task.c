@@ -484,6 +484,9 @@ static void doom_one(struct head_core *core, struct head_task *task,
     if (again) {
         return; /* who waits for it goes on waiting, for the next launch */
     }
+    if (failure->loss) {
+        head_loss_final(task, failure);
+    }
     if (!is_host_copy(task) ||
         pl_bug("head.tell_copies_early")) { /* skipped, it is none any more */
         resolve(core, task);
