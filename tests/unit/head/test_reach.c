@@ -285,24 +285,24 @@ TEST(only_what_the_attempt_was_made_for_fails)
 
 TEST(who_is_replaced_is_told_again_before_its_launches_come)
 {
-    const struct head_task *send, *receive;
+    uint64_t sent, received;
 
     test_expect_log();
     begin(HEAD_TRANSFER_AUTO);
-    receive = task_of(1, read_on(1, 2));
-    send    = task_of(0, head_device_at(core, 0)->seq_last);
+    received = read_on(1, 2);
+    sent     = head_device_at(core, 0)->seq_last;
     report(1, HEAD_REACH_WAIT_MS, 0);
     head_core_worker_lost(core, 0);
-    come(0, 2, send->seq, send->seq);
+    come(0, 2, sent, sent);
     expect_order(0, 1, 1, false, 0);
     ASSERT_TRUE(!apart(0, 1)); /* this one does not know */
-    done(0, send->seq);
+    done(0, sent);
     head_core_worker_lost(core, 1);
-    come(1, 2, receive->seq, receive->seq + 1); /* though the other half is over */
+    come(1, 2, received, received + 1); /* though the other half is over */
     expect_order(1, 1, 0, true, 0);
-    done(1, receive->seq);
+    done(1, received);
     head_core_worker_lost(core, 1);
-    come(1, 3, receive->seq + 1, receive->seq + 1);
+    come(1, 3, received + 1, received + 1);
     ASSERT_EQ(order_count[1], 2);
     end();
 }
