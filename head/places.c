@@ -6,7 +6,6 @@
 #include "base/pool.h"
 #include "head/core_int.h"
 
-#define FEW   40u
 #define KINDS 3u
 
 struct head_placed {
@@ -22,6 +21,8 @@ struct head_places {
     uint32_t copy_writers;  /* that were copies when they came */
     uint32_t ahead_readers; /* copies to host memory before there is need */
 };
+
+uint32_t head_places_few = 40;
 
 static _Thread_local struct pl_pool pool = PL_POOL_INIT(struct head_placed, 4096);
 
@@ -147,7 +148,7 @@ static void places_drop(struct head_buffer *buffer)
 /* One came. true: and has its place, with all that were there. */
 static bool grown(struct head_buffer *buffer)
 {
-    if (++buffer->placed_count <= FEW || buffer->places != NULL) {
+    if (++buffer->placed_count <= head_places_few || buffer->places != NULL) {
         return false;
     }
     places_make(buffer);
@@ -156,7 +157,7 @@ static bool grown(struct head_buffer *buffer)
 
 static void shrunk(struct head_buffer *buffer)
 {
-    if (--buffer->placed_count < FEW / 2 && buffer->places != NULL) {
+    if (--buffer->placed_count < head_places_few / 2 && buffer->places != NULL) {
         places_drop(buffer);
     }
 }

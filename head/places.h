@@ -9,6 +9,9 @@
 
 #include "head/object.h"
 
+/* Of so many the lists are looked through. Changed by the simulation alone, while there is no head. */
+extern uint32_t head_places_few;
+
 enum head_place_kind { HEAD_PLACE_READER, HEAD_PLACE_WRITER, HEAD_PLACE_INSTANCE };
 
 /* It is in its buffer's list now, or no longer is. (A use with the `write` that it has in there.) */

@@ -368,6 +368,7 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->gate_points = 1 + (uint32_t)(graph->seed % 3);
     }
     /* By no draw, so that other seeds make what they made before. */
+    config->places_few   = graph->seed % 4 == 1 ? 2 : 40;
     config->queues       = graph->seed % 5 < 2 ? 1 + (uint32_t)(graph->seed / 5 % 4) : 0;
     config->shadow_bytes = graph->seed % 8 == 5   ? 1
                            : graph->seed % 8 == 6 ? UINT64_C(16) << graph->seed / 8 % 8

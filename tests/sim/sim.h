@@ -65,6 +65,7 @@ struct sim_config {
     uint64_t reach_wait_ms; /* as of the head's; 0: longer than any network is gone here */
     bool peer_capable;
     uint64_t credit;      /* 0: plenty */
+    uint32_t places_few;  /* head_places_few; 0: as it is */
     uint32_t gate_points; /* as of the head's; not with a journal */
     uint32_t window;      /* 0: the default */
     uint32_t retries;

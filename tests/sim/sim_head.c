@@ -774,6 +774,9 @@ void sim_head_start(struct sim *sim)
     sim->head_process.batches = PL_VEC_INIT(struct sim_batch);
     sim->head_process.held    = PL_VEC_INIT(struct sim_held);
     sim->old_head.held        = PL_VEC_INIT(struct sim_held);
+    if (sim->config.places_few != 0) {
+        head_places_few = sim->config.places_few;
+    }
     sim_head_machine(sim, &sim->head_process.machine);
     sim_head_begin(sim);
     sim->head = head_machine_core(sim->head_process.machine);
