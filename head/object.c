@@ -244,17 +244,15 @@ void head_instance_remove(struct head_core *core, struct head_instance *instance
     head_buffer_release(core, buffer);
 }
 
-void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
-                        const struct pl_box *box, uint64_t before)
+/* Instances that meet the box are no more what is there; what is left of each is. */
+static void forget(struct head_core *core, struct head_buffer *buffer,
+                   const struct pl_box *box, uint64_t before,
+                   struct head_instance *const *found, size_t found_count)
 {
-    struct head_instance *const *found;
-    size_t found_count;
-
     if (pl_bug("head.stale_replica")) {
         return;
     }
     head_buffer_hold(buffer);
-    found = head_places_instances(buffer, box, &found_count);
     for (size_t at = 0; at < found_count; at++) {
         struct head_instance *instance = found[at];
         struct pl_box rest[2 * PL_DIM_MAX];
@@ -263,13 +261,22 @@ void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
         if (instance->tile->order >= before) {
             continue;
         }
-        count = pl_box_subtract(&instance->box, box, rest); /* what is left of it */
+        count = pl_box_subtract(&instance->box, box, rest);
         for (unsigned i = 0; i < count; i++) {
             head_instance_add(core, instance->tile, buffer, &rest[i]);
         }
         head_instance_remove(core, instance);
     }
     head_buffer_release(core, buffer);
+}
+
+void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
+                        const struct pl_box *box, uint64_t before)
+{
+    size_t count;
+    struct head_instance *const *found = head_places_instances(buffer, box, &count);
+
+    forget(core, buffer, box, before, found, count);
 }
 
 void head_tile_rely_on_others(const struct head_tile *tile,
@@ -313,7 +320,7 @@ void head_buffer_overwrite(struct head_core *core, struct head_buffer *buffer,
     for (size_t i = 0; i < count; i++) {
         keep_others(found[i]->tile, buffer);
     }
-    head_buffer_forget(core, buffer, box, UINT64_MAX);
+    forget(core, buffer, box, UINT64_MAX, found, count);
     head_buffer_replica_set(buffer, false);
 }
 

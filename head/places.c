@@ -22,7 +22,9 @@ struct head_places {
     uint32_t ahead_readers; /* copies to host memory before there is need */
 };
 
-uint32_t head_places_few = 40;
+#define FEW_MAX 40u
+
+uint32_t head_places_few = FEW_MAX;
 
 static _Thread_local struct pl_pool pool = PL_POOL_INIT(struct head_placed, 4096);
 
@@ -248,73 +250,92 @@ static void find(const struct head_buffer *buffer, enum head_place_kind kind,
     }
 }
 
-static void take(struct pl_vec *found, void *what)
-{
-    void **place = pl_vec_push(found);
-
-    PL_CHECK(place != NULL);
-    *place = what;
-}
-
-struct head_instance *const *head_places_instances(const struct head_buffer *buffer,
+static struct head_instance *const *instances_find(const struct head_buffer *buffer,
                                                    const struct pl_box *box,
                                                    size_t *out_count)
 {
     static _Thread_local struct pl_vec found = {.item_bytes = sizeof(void *)};
     struct head_instance **instances;
-    struct pl_list *pos;
     size_t count = 0;
 
-    if (buffer->places != NULL) {
-        find(buffer, HEAD_PLACE_INSTANCE, box, &found);
-    } else {
-        pl_vec_clear(&found);
-        pl_list_for_each(pos, &buffer->instances) {
-            take(&found, pl_container_of(pos, struct head_instance, buffer_link));
-        }
-    }
+    find(buffer, HEAD_PLACE_INSTANCE, box, &found);
     instances = found.items;
     for (size_t i = 0; i < found.count; i++) {
         if (pl_box_intersects(&instances[i]->box, box)) {
             instances[count++] = instances[i];
         }
     }
-    if (buffer->places != NULL && count > 1) {
+    if (count > 1) {
         qsort(instances, count, sizeof(struct head_instance *), compare_instances);
     }
     *out_count = count;
     return instances;
 }
 
-struct head_use *const *head_places_uses(const struct head_buffer *buffer, bool write,
-                                         const struct pl_box *box, size_t *out_count)
+struct head_instance *const *head_places_instances(const struct head_buffer *buffer,
+                                                   const struct pl_box *box,
+                                                   size_t *out_count)
 {
-    static _Thread_local struct pl_vec found[2] = {{.item_bytes = sizeof(void *)},
-                                                   {.item_bytes = sizeof(void *)}};
-    const struct pl_list *list = write ? &buffer->writers : &buffer->readers;
-    struct head_use **uses;
+    static _Thread_local struct head_instance *few[FEW_MAX];
     struct pl_list *pos;
     size_t count = 0;
 
     if (buffer->places != NULL) {
-        find(buffer, write ? HEAD_PLACE_WRITER : HEAD_PLACE_READER, box, &found[write]);
-    } else {
-        pl_vec_clear(&found[write]);
-        pl_list_for_each(pos, list) {
-            take(&found[write], pl_container_of(pos, struct head_use, link));
+        return instances_find(buffer, box, out_count);
+    }
+    pl_list_for_each(pos, &buffer->instances) {
+        struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, buffer_link);
+
+        if (pl_box_intersects(&instance->box, box)) {
+            few[count++] = instance;
         }
     }
-    uses = found[write].items;
-    for (size_t i = 0; i < found[write].count; i++) {
+    *out_count = count;
+    return few;
+}
+
+static struct head_use *const *uses_find(const struct head_buffer *buffer, bool write,
+                                         const struct pl_box *box, size_t *out_count)
+{
+    static _Thread_local struct pl_vec found = {.item_bytes = sizeof(void *)};
+    struct head_use **uses;
+    size_t count = 0;
+
+    find(buffer, write ? HEAD_PLACE_WRITER : HEAD_PLACE_READER, box, &found);
+    uses = found.items;
+    for (size_t i = 0; i < found.count; i++) {
         if (pl_box_intersects(&uses[i]->box, box)) {
             uses[count++] = uses[i];
         }
     }
-    if (buffer->places != NULL && count > 1) {
+    if (count > 1) {
         qsort(uses, count, sizeof(struct head_use *), compare_uses);
     }
     *out_count = count;
     return uses;
+}
+
+struct head_use *const *head_places_uses(const struct head_buffer *buffer, bool write,
+                                         const struct pl_box *box, size_t *out_count)
+{
+    static _Thread_local struct head_use *few[FEW_MAX];
+    const struct pl_list *uses = write ? &buffer->writers : &buffer->readers;
+    struct pl_list *pos;
+    size_t count = 0;
+
+    if (buffer->places != NULL) {
+        return uses_find(buffer, write, box, out_count);
+    }
+    pl_list_for_each(pos, uses) {
+        struct head_use *use = pl_container_of(pos, struct head_use, link);
+
+        if (pl_box_intersects(&use->box, box)) {
+            few[count++] = use;
+        }
+    }
+    *out_count = count;
+    return few;
 }
 
 bool head_places_copied_to(const struct head_buffer *buffer)

@@ -9,7 +9,7 @@
 
 #include "head/object.h"
 
-/* Of so many the lists are looked through. Changed by the simulation alone, while there is no head. */
+/* Of so many the lists are looked through. At most 40. Changed by the simulation alone, while there is no head. */
 extern uint32_t head_places_few;
 
 enum head_place_kind { HEAD_PLACE_READER, HEAD_PLACE_WRITER, HEAD_PLACE_INSTANCE };
@@ -20,7 +20,7 @@ void head_places_instance_remove(struct head_instance *instance);
 void head_places_use_add(struct head_use *use);
 void head_places_use_remove(struct head_use *use);
 
-/* Those that meet the box, in the order of the list, until the same kind is asked for again. The list may change meanwhile. */
+/* Those that meet the box, in the order of the list, until instances, or uses, are asked for again. The list may change meanwhile. */
 struct head_instance *const *head_places_instances(const struct head_buffer *buffer,
                                                    const struct pl_box *box,
                                                    size_t *out_count);
