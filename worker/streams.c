@@ -176,7 +176,8 @@ static bool hazard_ahead(const struct worker_core *core, uint32_t stream)
  * A launch that goes through so much memory takes the whole device, so of those that wait for other devices at the same time two streams are enough: the next one
  * begins while the blocks of the one before end. Each stream more is one more that waits, which makes every step of the others longer, and one word more that other
  * devices wait for. Others are dealt over all streams: what waits for nobody is over sooner where the third one begins before the second one ends. It is what a launch sees of its
- * arrays that counts: who works at the edge of a large one goes beside who works at all of it.
+ * arrays that counts: who works at the edge of a large one goes beside who works at all of it. A segment of a recorded graph is no such launch: it has streams
+ * of its own inside, and what lies in it may leave most of the device idle; behind one that waits for another device in the same stream, that of the next run would wait, too.
  */
 #define HEAVY_STREAMS 2u
 
@@ -199,7 +200,8 @@ static bool is_heavy(const struct worker_core *core, const struct worker_launch 
 {
     uint64_t bytes = 0;
 
-    if (core->config.lone || core->config.signal_bytes == 0) {
+    if (core->config.lone || core->config.signal_bytes == 0 ||
+        launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH) {
         return false;
     }
     for (uint32_t i = 0; i < launch->operand_count; i++) {

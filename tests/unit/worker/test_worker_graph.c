@@ -141,6 +141,50 @@ static void go_and_finish(struct fake *fake, uint64_t seq, uint32_t a, uint32_t 
     fake_finish(fake, 0, seq);
 }
 
+/* One of the next run must not wait behind another one of this run that waits for another device: two streams are for single large functions. */
+TEST(segments_that_wait_for_other_devices_are_dealt_over_all_streams)
+{
+    enum { LARGE = FAKE_SIGNAL_BYTES / 4, RUNS = 6 };
+    struct fake *fake = fake_create_wide(4);
+    struct fake_launch launch;
+    uint32_t taken = 0;
+    struct part part;
+
+    for (uint64_t i = 1; i <= RUNS + 1; i++) {
+        fake_fill(fake, i, (uint32_t)i, i <= RUNS ? LARGE : COUNT);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        fake_finish(fake, i, RUNS + 1);
+    }
+    for (uint64_t i = 0; i < RUNS; i++) {
+        part_init(&part, 9 + i);
+        ASSERT_OK(tell(fake, &part));
+    }
+    fake_peer_publish(fake, 0, 1, 0);
+    for (uint64_t i = 0; i < 2 * RUNS; i++) { /* made ready, and then replayed */
+        uint64_t seq = RUNS + 2 + i;
+
+        fake_launch_init(&launch, seq, GRAPH);
+        launch.message.graph = 9 + i % RUNS;
+        fake_launch_operand(&launch, KERNEL_INOUT, 1 + (uint32_t)i % RUNS, LARGE)->consume =
+            true;
+        fake_launch_operand(&launch, KERNEL_IN, RUNS + 1, COUNT);
+        if (i >= RUNS) {
+            fake_launch_after(&launch, FAKE_BASE, 1);
+        }
+        ASSERT_OK(fake_send(fake, &launch));
+        if (i < RUNS) {
+            for (uint32_t stream = 0; stream < 4; stream++) {
+                fake_finish(fake, stream, seq);
+            }
+        } else {
+            taken |= 1u << store_ring_stream(fake->timelines[FAKE_US]->ring[seq]);
+        }
+    }
+    ASSERT_EQ(taken, 0xfu);
+    fake_destroy(fake);
+}
+
 TEST(a_graph_is_recorded_once_and_replayed)
 {
     struct fake *fake = world(9);
