@@ -30,6 +30,7 @@ struct sim_touch {
     struct sim_worker *owner;
     uint64_t offset;
     uint64_t serial; /* of the block */
+    uint32_t device; /* which one the owner was */
 };
 
 struct sim_op {

@@ -11,6 +11,8 @@
  * GHOSTS. What one host knows of another one's devices goes by their numbers. In here a number leads to a timeline; when the device is given up, to one that
  * nobody has and where everything is over, while the device itself goes on with its own. What was under way between the two goes
  * nowhere: a chunk for it is dropped, one from it is not taken.
+ * Its workers hear that they were given up one after the other. One that has joined anew lets go of what it had and waits for nobody; another one that
+ * has not heard yet may still copy from there, and what it makes of that nobody takes.
  *
  * NOBODY IS GIVEN UP FOR NOTHING: the head must have heard nothing of the host for a lease, or another store of it, or have been told to drain it.
  */

@@ -40,12 +40,25 @@ static void op_free(struct sim_op *op)
     pl_free(op);
 }
 
+/*
+ * Its owner has joined anew and let go of all it had; who reads there was given up with it, and has not heard of it. What it makes of that is
+ * nobody's (sim_hosts.c).
+ */
+static bool let_go(const struct sim_worker *reader, const struct sim_touch *touch)
+{
+    return touch->owner != reader && touch->owner->device != touch->device &&
+           reader->given_up;
+}
+
 /* Is the memory that the op was enqueued for still the same? */
 static bool touches_live(struct sim_worker *worker, const struct sim_op *op)
 {
     for (uint32_t i = 0; i < op->touch_count; i++) {
         const struct sim_touch *touch = &op->touches[i];
 
+        if (let_go(worker, touch)) {
+            continue;
+        }
         if (!touch->owner->alive) {
             continue; /* its book is being rebuilt; its memory stands */
         }
@@ -285,8 +298,10 @@ struct sim_touch sim_touch_of(struct sim_worker *owner, uint64_t offset)
 {
     const struct sim_block *block = sim_memory_find(owner, offset);
 
-    return (struct sim_touch){
-        .owner = owner, .offset = offset, .serial = block == NULL ? 0 : block->serial};
+    return (struct sim_touch){.owner  = owner,
+                              .offset = offset,
+                              .serial = block == NULL ? 0 : block->serial,
+                              .device = owner->device};
 }
 
 void sim_op_touch(struct sim_op *op, struct sim_worker *owner, uint64_t offset)
