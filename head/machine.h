@@ -136,6 +136,8 @@ bool head_machine_memory_known(const struct head_machine *machine, const char *h
                                uint64_t memory);
 const char *head_machine_store_socket(const struct head_machine *machine,
                                       const char *host); /* "": there is none */
+/* What its store was called when it joined; 0: none has. */
+uint64_t head_machine_node_session(const struct head_machine *machine, const char *host);
 bool head_machine_node_leaving(const struct head_machine *machine, const char *host);
 /* A device's worker; false: none has said hello, or it is gone. */
 bool head_machine_worker_where(const struct head_machine *machine, uint32_t device,

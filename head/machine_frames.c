@@ -194,6 +194,7 @@ void head_machine_worker_welcome(struct head_machine *machine, uint32_t device)
     welcome.device            = device;
     welcome.host_device_count = head_core_device_count(machine->core);
     welcome.resumed_seq       = worker->peer.link.in_seq;
+    welcome.node_session      = head_machine_node_session(machine, worker->host);
     command.welcome           = &welcome;
     PL_CHECK(plasmon__v1__worker_command__get_packed_size(&command) <= sizeof(body));
     length = plasmon__v1__worker_command__pack(&command, body);

@@ -53,6 +53,13 @@ const char *head_machine_store_socket(const struct head_machine *machine, const 
     return node != NULL ? node->store_socket : "";
 }
 
+uint64_t head_machine_node_session(const struct head_machine *machine, const char *host)
+{
+    const struct head_machine_node *node = node_of(machine, host);
+
+    return node != NULL ? node->session : 0;
+}
+
 bool head_machine_node_leaving(const struct head_machine *machine, const char *host)
 {
     const struct head_machine_node *node = node_of(machine, host);

@@ -93,7 +93,8 @@ struct store_table {
     uint32_t reserved_word;
     uint64_t device; /* of the cluster, + 1, once its worker knows; written before epoch */
     uint64_t epoch;  /* of the head whose number that is; release by the worker */
-    uint64_t reserved;
+    uint64_t
+        node_session; /* of its host with that head, which brought it; release, after epoch */
     struct store_chunk chunks[STORE_CHUNK_MAX];
     struct store_entry entries[STORE_TABLE_SLOTS];
 };

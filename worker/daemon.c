@@ -55,6 +55,24 @@ static void health_check(struct worker_daemon *daemon)
 
 /* ------------------------------------------------------------------------------------------------ devices of the host */
 
+/*
+ * Which device of the cluster is it? 0: its worker has not been told by the head that we have, or not since our host has joined. A head that has
+ * given a host up gives its devices other numbers; each worker hears of that by itself, and shows the old one until then.
+ */
+static uint64_t number_of(const struct worker_daemon *daemon, uint32_t host_device)
+{
+    const struct store_table *said = daemon->shared.tables[host_device];
+    /* Acquire: pair with the releases in device_announce(). */
+    uint64_t session = __atomic_load_n(&said->node_session, __ATOMIC_ACQUIRE);
+    uint64_t epoch   = __atomic_load_n(&said->epoch, __ATOMIC_ACQUIRE);
+    uint64_t device  = __atomic_load_n(&said->device, __ATOMIC_RELAXED);
+
+    return epoch == daemon->epoch && session == daemon->node_session &&
+                   device <= WORKER_DEVICES_MAX
+               ? device
+               : 0;
+}
+
 /* Which device of the cluster is which of this host: each worker says so in its table once its head told it. */
 static void devices_refresh(struct worker_daemon *daemon)
 {
@@ -64,14 +82,14 @@ static void devices_refresh(struct worker_daemon *daemon)
         return;
     }
     for (uint32_t i = 0; i < daemon->shared.host_device_count; i++) {
-        const struct store_table *said = daemon->shared.tables[i];
-        /* Acquire: pairs with the release in device_announce(). */
-        uint64_t epoch  = __atomic_load_n(&said->epoch, __ATOMIC_ACQUIRE);
-        uint64_t device = __atomic_load_n(&said->device, __ATOMIC_RELAXED);
+        const struct store_timeline *timeline = daemon->shared.timelines[i];
+        uint64_t device                       = number_of(daemon, i);
 
-        if (epoch == daemon->epoch && device != 0 && device <= WORKER_DEVICES_MAX) {
+        if (device != 0) {
             daemon->host_device_of[device - 1] = i;
             known++;
+        } else if (timeline != NULL && store_timeline_is_released(timeline)) {
+            known++; /* it will not come any more */
         }
     }
     if (known == daemon->shared.host_device_count) {
@@ -90,6 +108,7 @@ static void device_announce(struct worker_daemon *daemon)
 
     __atomic_store_n(&table->device, daemon->device_index + 1ull, __ATOMIC_RELAXED);
     __atomic_store_n(&table->epoch, daemon->epoch, __ATOMIC_RELEASE);
+    __atomic_store_n(&table->node_session, daemon->node_session, __ATOMIC_RELEASE);
     worker_executor_ops.ring_doorbells(&daemon->executor);
 }
 
@@ -235,6 +254,7 @@ static plasmon_status_t on_welcome(void *user, const Plasmon__V1__WorkerWelcome 
     }
     worker_phases_note(&daemon->phases, STORE_PHASE_WELCOME);
     daemon->epoch        = welcome->epoch;
+    daemon->node_session = welcome->node_session;
     daemon->device_index = welcome->device;
     worker_bulk_identify(&daemon->executor.bulk, welcome->epoch, welcome->device);
     device_announce(daemon);

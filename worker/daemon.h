@@ -44,6 +44,7 @@ struct worker_daemon {
 
     /* Guarded by `lock`. */
     uint64_t epoch;
+    uint64_t node_session;
     uint32_t device_index;
     bool devices_known; /* host_device_of is final */
     bool

@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "base/clock.h"
+#include "tests/integration/one_way.h"
 #include "tests/integration/started.h"
 
 /* ------------------------------------------------------------------------------------------------ numbers */
@@ -503,6 +504,45 @@ TEST(a_host_whose_store_was_killed_is_given_up_and_a_new_store_joins)
     cluster_expect_all(client, made, 1000, 5);
     expect_works(client); /* the same client goes on, on the new devices */
     plasmon_finish(client);
+}
+
+/* The store and both workers live on. Each worker hears by itself that it is nobody any more, and has another number then. */
+TEST(devices_of_a_host_that_was_cut_off_for_too_long_know_each_other_by_their_new_numbers)
+{
+    struct plasmon_client *client;
+    struct plasmon_ref *here, *there;
+    struct one_way *relay;
+    char to[176], head[160], cut[160], by[176];
+
+    test_set_timeout(90);
+    test_expect_log();
+    started_begin();
+    (void)snprintf(head, sizeof(head), "%s/head.sock", cluster_folder());
+    (void)snprintf(cut, sizeof(cut), "%s/cut.sock", cluster_folder());
+    (void)snprintf(to, sizeof(to), "unix:%s", head);
+    (void)snprintf(by, sizeof(by), "unix:%s", cut);
+    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", to, "--node-lease", "0.5");
+    wait_head(to);
+    relay = one_way_create(cut, head, "no store says this");
+    (void)STARTED_DAEMON("store.log", "plasmon-store", "--head", by, "--socket-dir",
+                         folder_in("first"), "--cpu-devices", "2", "--gpus", "none",
+                         "--device-memory", "16M", "--node", "mine");
+    CLUSTER_OK(started_try_join(to, NULL, &client));
+    started_wait_devices(client, 2);
+    cluster_expect_all(client, cluster_fill(client, 1000, 5, 1), 1000, 5);
+
+    one_way_destroy(relay);
+    ASSERT_EQ(unlink(cut), 0);
+    started_wait_status(client, "\"state\":\"gone\"");
+    relay = one_way_create(cut, head, "no store says this");
+    started_wait_devices(client, 2);
+    for (int i = 0; i < 2; i++) { /* both ways */
+        here  = cluster_fill(client, 1000, 7 + i, 2 + i);
+        there = cluster_copy(client, here, 3 - i);
+        cluster_expect_all(client, there, 1000, (float)(7 + i));
+    }
+    plasmon_finish(client);
+    one_way_destroy(relay);
 }
 
 TEST_MAIN()

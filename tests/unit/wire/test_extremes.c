@@ -78,7 +78,7 @@ static const char *const free_fields[] = {
     "WorkerStats.bytes_scratch", "WorkerStats.bytes_used", "WorkerStats.cpu_ns",
     "WorkerStats.driver_ns", "WorkerStats.largest_hole", "WorkerStats.launches",
     "WorkerStats.pairs[]", "WorkerStats.request", "WorkerWelcome.epoch",
-    "WorkerWelcome.resumed_seq", "WorkerWelcome.session",
+    "WorkerWelcome.node_session", "WorkerWelcome.resumed_seq", "WorkerWelcome.session",
 };
 
 /* What no sample has: golden/ pins their bytes. test_hostile.c and test_decode.c look at these. */
