@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-enum { BATCH_HEADER = 12, BATCH_VERSION = 8 };
+enum { BATCH_HEADER = 12, BATCH_VERSION = 9 };
 
 static const struct input_shape {
     const char *name;
     uint8_t numbers;
     uint8_t strings;
 } shapes[HEAD_INPUT_TYPES] = {
-    [HEAD_INPUT_BEGIN]         = {"begin", 11, 1},
+    [HEAD_INPUT_BEGIN]         = {"begin", 12, 1},
     [HEAD_INPUT_RESTART]       = {"restart", 2, 0},
     [HEAD_INPUT_RANDOM]        = {"random", 1, 0},
     [HEAD_INPUT_TICK]          = {"tick", 1, 0},

@@ -173,26 +173,26 @@ TEST(ways_between_hosts_that_are_cut_for_too_long)
 }
 
 /* .. and one of the two hosts is lost, drained, or seems to be lost; it may be away for longer than the head waits for a way, and that is another thing. */
+static const struct graph_profile cut_and_lost = {.devices_min         = 2,
+                                                  .devices_max         = 4,
+                                                  .steps_min           = 40,
+                                                  .steps_max           = 120,
+                                                  .way_cuts_most       = 3,
+                                                  .reach_wait_ms       = 3600,
+                                                  .ways_long           = true,
+                                                  .gone_permille       = 1000,
+                                                  .host_permille       = 1000,
+                                                  .host_faults         = true,
+                                                  .stop_permille       = 300,
+                                                  .stops_most          = 3,
+                                                  .store_deaths_most   = 2,
+                                                  .crash_permille      = 500,
+                                                  .head_crash_permille = 300,
+                                                  .check_every         = 50};
+
 TEST(ways_that_are_cut_between_hosts_that_are_lost)
 {
-    static const struct graph_profile profile = {.devices_min         = 2,
-                                                 .devices_max         = 4,
-                                                 .steps_min           = 40,
-                                                 .steps_max           = 120,
-                                                 .way_cuts_most       = 3,
-                                                 .reach_wait_ms       = 3600,
-                                                 .ways_long           = true,
-                                                 .gone_permille       = 1000,
-                                                 .host_permille       = 1000,
-                                                 .host_faults         = true,
-                                                 .stop_permille       = 300,
-                                                 .stops_most          = 3,
-                                                 .store_deaths_most   = 2,
-                                                 .crash_permille      = 500,
-                                                 .head_crash_permille = 300,
-                                                 .check_every         = 50};
-
-    run_seeds(&profile);
+    run_seeds(&cut_and_lost);
     ASSERT_TRUE(sum.graphs < SEEDS_DEFAULT || sum.unreached > 0);
     seeds_assert_met(&sum, SEEDS_DEFAULT, SIM_CELL_WAY_SHORT, SIM_CELL_WAY_GIVEN_UP);
 }
@@ -204,6 +204,7 @@ TEST(ways_that_are_cut_between_hosts_that_are_lost)
  * 100168: a call was given up for want of a way, by a launch that made nothing because nobody lacked it; who came to lack it had it made after all.
  * 1069316999: of a host that had been cut off for too long one worker had joined anew and let go of what it had, and another one, which had not heard
  * yet that it was given up, copied from there. Nobody takes what comes of it; the simulation took it for a use of memory that was freed.
+ * 2358885451: a head that was made from the journal did not give up a transfer that the one before had, because how long to wait for a way was not in it.
  */
 TEST(programs_that_found_something)
 {
@@ -214,6 +215,7 @@ TEST(programs_that_found_something)
     ASSERT_TRUE(graph_run(5637, &made, &sum, true));
     ASSERT_TRUE(graph_run(100168, &too_long, &sum, true));
     ASSERT_TRUE(graph_run(1069316999, &beside, &sum, true));
+    ASSERT_TRUE(graph_run(2358885451, &cut_and_lost, &sum, true));
 #ifdef PL_FAULTS
     pl_bug_arm("head.joint_is_there");
     ASSERT_TRUE(!graph_run(1439352535, &made, &sum, true));

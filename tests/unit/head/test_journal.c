@@ -250,6 +250,60 @@ TEST(a_checkpoint_stands_for_all_that_was_before_it)
     head_machine_destroy(other);
 }
 
+static void expect_settings(struct head_machine *machine, const struct head_settings *want)
+{
+    const struct head_settings *have = head_machine_settings(machine);
+
+    ASSERT_EQ(have->epoch, want->epoch);
+    ASSERT_EQ(have->transfer, want->transfer);
+    ASSERT_EQ(have->window, want->window);
+    ASSERT_EQ(have->retries, want->retries);
+    ASSERT_EQ(have->credit, want->credit);
+    ASSERT_EQ(have->lease_ms, want->lease_ms);
+    ASSERT_EQ(have->chain_bytes, want->chain_bytes);
+    ASSERT_EQ(have->lineage_bytes, want->lineage_bytes);
+    ASSERT_EQ(have->shadow_bytes, want->shadow_bytes);
+    ASSERT_EQ(have->nccl_bytes, want->nccl_bytes);
+    ASSERT_EQ(have->reach_wait_ms, want->reach_wait_ms);
+    ASSERT_EQ(have->node_lease_ms, want->node_lease_ms);
+    ASSERT_STR(have->policy, want->policy);
+}
+
+TEST(who_goes_on_has_the_settings_that_the_cluster_was_begun_with)
+{
+    const struct head_settings settings = {.epoch         = 77,
+                                           .transfer      = HEAD_TRANSFER_NCCL,
+                                           .window        = 2,
+                                           .retries       = 3,
+                                           .credit        = 4,
+                                           .lease_ms      = 5,
+                                           .chain_bytes   = 6,
+                                           .lineage_bytes = 7,
+                                           .shadow_bytes  = 8,
+                                           .nccl_bytes    = 9,
+                                           .reach_wait_ms = 10,
+                                           .node_lease_ms = 11,
+                                           .policy        = "locality"};
+    struct head_machine *machine        = machine_create();
+    struct head_machine *by_records     = machine_create();
+    struct head_machine *by_checkpoint  = machine_create();
+    struct pl_err err                   = {0};
+    const uint8_t *bytes;
+    size_t length;
+
+    ASSERT_OK(head_machine_begin(machine, &settings, &err));
+    head_machine_flush(machine);
+    ASSERT_TRUE(head_machine_batch_take(machine, &bytes, &length));
+    ASSERT_OK(head_machine_replay(by_records, bytes, length, &err));
+    expect_settings(by_records, &settings);
+    bytes = checkpoint(machine, &length);
+    ASSERT_OK(head_machine_load(by_checkpoint, bytes, length, &err));
+    expect_settings(by_checkpoint, &settings);
+    head_machine_destroy(machine);
+    head_machine_destroy(by_records);
+    head_machine_destroy(by_checkpoint);
+}
+
 /* Byte by byte, as a checkpoint would have it. */
 static void expect_same_core(struct head_machine *a, struct head_machine *b)
 {
