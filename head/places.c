@@ -10,9 +10,10 @@
 
 struct head_placed {
     struct pl_span span;
-    void *what;      /* struct head_use, or head_instance */
-    uint64_t number; /* of an instance: in the order of the list */
-    bool counted;    /* a use: in copy_writers, or ahead_readers */
+    const struct pl_box *box; /* its own */
+    void *what;               /* struct head_use, or head_instance */
+    uint64_t number;          /* of an instance: in the order of the list */
+    bool counted;             /* a use: in copy_writers, or ahead_readers */
 };
 
 struct head_places {
@@ -35,20 +36,17 @@ static bool span_of(const struct head_buffer *buffer, const struct pl_box *box,
                     uint64_t *out_first, uint64_t *out_last)
 {
     const struct pl_box *frame = &buffer->frame;
-    uint64_t first = 0, last = 0;
+    struct pl_shape held       = {.ndim = frame->ndim};
     struct pl_box part;
 
     if (!pl_box_intersection(box, frame, &part)) {
         return false;
     }
     for (uint32_t d = 0; d < frame->ndim; d++) {
-        uint64_t start = (uint64_t)(part.start[d] - frame->start[d]);
-
-        first = first * (uint64_t)frame->count[d] + start;
-        last  = last * (uint64_t)frame->count[d] + start + (uint64_t)part.count[d] - 1;
+        held.dim[d] = frame->count[d];
+        part.start[d] -= frame->start[d];
     }
-    *out_first = first;
-    *out_last  = last;
+    pl_span_of_box(&held, &part, out_first, out_last);
     return true;
 }
 
@@ -58,6 +56,7 @@ static struct head_placed *placed_add(struct head_buffer *buffer, enum head_plac
     struct head_placed *placed = head_pool_get(&pool);
     uint64_t first, last;
 
+    placed->box    = box;
     placed->what   = what;
     placed->number = ++buffer->places->number_last;
     PL_CHECK(span_of(buffer, box, &first, &last));
@@ -81,6 +80,11 @@ static void instance_place(struct head_instance *instance)
         placed_add(instance->buffer, HEAD_PLACE_INSTANCE, &instance->box, instance);
 }
 
+static enum head_place_kind kind_of(bool write)
+{
+    return write ? HEAD_PLACE_WRITER : HEAD_PLACE_READER;
+}
+
 /* What its launch is may change; what is counted of it does not. */
 static uint32_t *counter_of(const struct head_use *use)
 {
@@ -90,8 +94,7 @@ static uint32_t *counter_of(const struct head_use *use)
 
 static void use_place(struct head_use *use)
 {
-    use->placed = placed_add(
-        use->buffer, use->write ? HEAD_PLACE_WRITER : HEAD_PLACE_READER, &use->box, use);
+    use->placed          = placed_add(use->buffer, kind_of(use->write), &use->box, use);
     use->placed->counted = use->write
                                ? use->task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY
                                : use->task->ahead;
@@ -101,8 +104,7 @@ static void use_place(struct head_use *use)
 static void use_displace(struct head_use *use)
 {
     *counter_of(use) -= use->placed->counted;
-    placed_remove(use->buffer, use->write ? HEAD_PLACE_WRITER : HEAD_PLACE_READER,
-                  &use->placed);
+    placed_remove(use->buffer, kind_of(use->write), &use->placed);
 }
 
 /* ---------------------------------------------------------------------------------------- many, few */
@@ -147,51 +149,64 @@ static void places_drop(struct head_buffer *buffer)
     buffer->places = NULL;
 }
 
-/* One came. true: and has its place, with all that were there. */
-static bool grown(struct head_buffer *buffer)
+/* One came. */
+static void grown(struct head_buffer *buffer)
 {
-    if (++buffer->placed_count <= head_places_few || buffer->places != NULL) {
-        return false;
+    if (buffer->places == NULL && buffer->placed_count > head_places_few) {
+        places_make(buffer);
     }
-    places_make(buffer);
-    return true;
 }
 
+/* One went. */
 static void shrunk(struct head_buffer *buffer)
 {
-    if (--buffer->placed_count < head_places_few / 2 && buffer->places != NULL) {
+    if (buffer->places != NULL && buffer->placed_count < head_places_few / 2) {
         places_drop(buffer);
     }
 }
 
 void head_places_instance_add(struct head_instance *instance)
 {
-    if (!grown(instance->buffer) && instance->buffer->places != NULL) {
+    struct head_buffer *buffer = instance->buffer;
+
+    buffer->placed_count++;
+    if (buffer->places != NULL) {
         instance_place(instance);
     }
+    grown(buffer);
 }
 
 void head_places_instance_remove(struct head_instance *instance)
 {
-    if (instance->buffer->places != NULL) {
-        placed_remove(instance->buffer, HEAD_PLACE_INSTANCE, &instance->placed);
+    struct head_buffer *buffer = instance->buffer;
+
+    buffer->placed_count--;
+    if (buffer->places != NULL) {
+        placed_remove(buffer, HEAD_PLACE_INSTANCE, &instance->placed);
     }
-    shrunk(instance->buffer);
+    shrunk(buffer);
 }
 
 void head_places_use_add(struct head_use *use)
 {
-    if (!grown(use->buffer) && use->buffer->places != NULL) {
+    struct head_buffer *buffer = use->buffer;
+
+    buffer->placed_count++;
+    if (buffer->places != NULL) {
         use_place(use);
     }
+    grown(buffer);
 }
 
 void head_places_use_remove(struct head_use *use)
 {
-    if (use->buffer->places != NULL) {
+    struct head_buffer *buffer = use->buffer;
+
+    buffer->placed_count--;
+    if (buffer->places != NULL) {
         use_displace(use);
     }
-    shrunk(use->buffer);
+    shrunk(buffer);
 }
 
 /* ---------------------------------------------------------------------------------------- finding */
@@ -204,38 +219,45 @@ struct meeting {
 static bool meeting_take(void *user, struct pl_span *span)
 {
     const struct meeting *meeting = user;
-    struct head_placed **place    = pl_vec_push(meeting->found);
+    struct head_placed *placed    = pl_container_of(span, struct head_placed, span);
+    struct head_placed **place;
 
-    PL_CHECK(place != NULL);
-    *place = pl_container_of(span, struct head_placed, span);
+    if (pl_box_intersects(placed->box, meeting->box)) {
+        place = pl_vec_push(meeting->found);
+        PL_CHECK(place != NULL);
+        *place = placed;
+    }
     return false;
 }
 
 static int compare_instances(const void *a, const void *b)
 {
-    const struct head_instance *x = *(struct head_instance *const *)a;
-    const struct head_instance *y = *(struct head_instance *const *)b;
+    uint64_t x = (*(struct head_placed *const *)a)->number;
+    uint64_t y = (*(struct head_placed *const *)b)->number;
 
-    return (x->placed->number > y->placed->number) -
-           (x->placed->number < y->placed->number);
+    return (x > y) - (x < y);
 }
 
 /* As they were planned, which for writers is the order of the list; those of one launch lie one behind the other. */
 static int compare_uses(const void *a, const void *b)
 {
-    const struct head_use *x = *(struct head_use *const *)a;
-    const struct head_use *y = *(struct head_use *const *)b;
+    const struct head_use *x = (*(struct head_placed *const *)a)->what;
+    const struct head_use *y = (*(struct head_placed *const *)b)->what;
 
     return x->task->order != y->task->order
                ? (x->task->order > y->task->order) - (x->task->order < y->task->order)
                : (x > y) - (x < y);
 }
 
-/* What spans meet, into a vector of pointers to what they are of. */
-static void find(const struct head_buffer *buffer, enum head_place_kind kind,
-                 const struct pl_box *box, struct pl_vec *found)
+/* What meets the box, in order: pointers to uses or instances. */
+static void *find(const struct head_buffer *buffer, enum head_place_kind kind,
+                  const struct pl_box *box, size_t *out_count)
 {
-    struct meeting meeting = {.box = box, .found = found};
+    static _Thread_local struct pl_vec founds[KINDS] = {{.item_bytes = sizeof(void *)},
+                                                        {.item_bytes = sizeof(void *)},
+                                                        {.item_bytes = sizeof(void *)}};
+    struct pl_vec *found                             = &founds[kind];
+    struct meeting meeting                           = {.box = box, .found = found};
     uint64_t first, last;
 
     pl_vec_clear(found);
@@ -243,33 +265,17 @@ static void find(const struct head_buffer *buffer, enum head_place_kind kind,
         (void)pl_spans_meet(&buffer->places->spans[kind], first, last, meeting_take,
                             &meeting);
     }
+    if (found->count > 1) {
+        qsort(found->items, found->count, sizeof(void *),
+              kind == HEAD_PLACE_INSTANCE ? compare_instances : compare_uses);
+    }
     for (size_t i = 0; i < found->count; i++) {
         void **place = pl_vec_at(found, i);
 
         *place = ((struct head_placed *)*place)->what;
     }
-}
-
-static struct head_instance *const *instances_find(const struct head_buffer *buffer,
-                                                   const struct pl_box *box,
-                                                   size_t *out_count)
-{
-    static _Thread_local struct pl_vec found = {.item_bytes = sizeof(void *)};
-    struct head_instance **instances;
-    size_t count = 0;
-
-    find(buffer, HEAD_PLACE_INSTANCE, box, &found);
-    instances = found.items;
-    for (size_t i = 0; i < found.count; i++) {
-        if (pl_box_intersects(&instances[i]->box, box)) {
-            instances[count++] = instances[i];
-        }
-    }
-    if (count > 1) {
-        qsort(instances, count, sizeof(struct head_instance *), compare_instances);
-    }
-    *out_count = count;
-    return instances;
+    *out_count = found->count;
+    return found->items;
 }
 
 struct head_instance *const *head_places_instances(const struct head_buffer *buffer,
@@ -281,7 +287,7 @@ struct head_instance *const *head_places_instances(const struct head_buffer *buf
     size_t count = 0;
 
     if (buffer->places != NULL) {
-        return instances_find(buffer, box, out_count);
+        return find(buffer, HEAD_PLACE_INSTANCE, box, out_count);
     }
     pl_list_for_each(pos, &buffer->instances) {
         struct head_instance *instance =
@@ -295,27 +301,6 @@ struct head_instance *const *head_places_instances(const struct head_buffer *buf
     return few;
 }
 
-static struct head_use *const *uses_find(const struct head_buffer *buffer, bool write,
-                                         const struct pl_box *box, size_t *out_count)
-{
-    static _Thread_local struct pl_vec found = {.item_bytes = sizeof(void *)};
-    struct head_use **uses;
-    size_t count = 0;
-
-    find(buffer, write ? HEAD_PLACE_WRITER : HEAD_PLACE_READER, box, &found);
-    uses = found.items;
-    for (size_t i = 0; i < found.count; i++) {
-        if (pl_box_intersects(&uses[i]->box, box)) {
-            uses[count++] = uses[i];
-        }
-    }
-    if (count > 1) {
-        qsort(uses, count, sizeof(struct head_use *), compare_uses);
-    }
-    *out_count = count;
-    return uses;
-}
-
 struct head_use *const *head_places_uses(const struct head_buffer *buffer, bool write,
                                          const struct pl_box *box, size_t *out_count)
 {
@@ -325,7 +310,7 @@ struct head_use *const *head_places_uses(const struct head_buffer *buffer, bool 
     size_t count = 0;
 
     if (buffer->places != NULL) {
-        return uses_find(buffer, write, box, out_count);
+        return find(buffer, kind_of(write), box, out_count);
     }
     pl_list_for_each(pos, uses) {
         struct head_use *use = pl_container_of(pos, struct head_use, link);
