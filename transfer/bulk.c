@@ -266,16 +266,11 @@ plasmon_status_t transfer_bulk_expect(struct transfer_bulk *bulk, uint32_t peer,
                                       uint64_t first, uint64_t count)
 {
     plasmon_status_t status = PLASMON_OK;
-    struct bulk_fill *fill;
 
     pl_mutex_lock(&bulk->lock);
     if (pl_map_get(&bulk->gone, peer + 1ull) != NULL) {
-        fill   = pl_vec_push(&bulk->fills);
-        status = fill != NULL ? PLASMON_OK : PLASMON_ENOMEM;
-        if (fill != NULL) {
-            *fill = (struct bulk_fill){.first = first, .count = count};
-            pl_cond_broadcast(&bulk->changed);
-        }
+        status = fill_add(&bulk->fills, first, count);
+        pl_cond_broadcast(&bulk->changed);
     }
     pl_mutex_unlock(&bulk->lock);
     return status;

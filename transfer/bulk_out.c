@@ -114,20 +114,23 @@ static bool item_ready(const struct bulk_out *out, const struct bulk_item *item)
                            __ATOMIC_ACQUIRE) > item->own;
 }
 
-/* It was given up: nothing of it is to be sent. Chunks are enqueued in order, so what lies before it is over. */
-static bool item_given_up(struct bulk_out *out, const struct bulk_item *item)
+/* The first one was given up: nothing of it is to be sent. Chunks are enqueued in order, so what lies before it is over. */
+static bool first_given_up(struct bulk_out *out, struct bulk_item *out_item)
 {
     bool given = false;
 
     pl_mutex_lock(&out->lock);
-    for (size_t i = 0; i < out->given_up.count && !given;) {
-        const struct bulk_fill *range = pl_vec_at(&out->given_up, i);
+    if (out->given_up.count > 0 && out->items_first < out->items.count) {
+        *out_item = *(struct bulk_item *)pl_vec_at(&out->items, out->items_first);
+        for (size_t i = 0; i < out->given_up.count && !given;) {
+            const struct bulk_fill *range = pl_vec_at(&out->given_up, i);
 
-        if (item->chunk >= range->first + range->count) {
-            pl_vec_remove_unordered(&out->given_up, i);
-        } else {
-            given = item->chunk >= range->first;
-            i++;
+            if (out_item->chunk >= range->first + range->count) {
+                pl_vec_remove_unordered(&out->given_up, i);
+            } else {
+                given = out_item->chunk >= range->first;
+                i++;
+            }
         }
     }
     pl_mutex_unlock(&out->lock);
@@ -560,7 +563,7 @@ static bool given_up_step(struct sender *sender, uint32_t *io_looks)
 {
     struct bulk_item item;
 
-    if (!item_at(sender->out, 0, &item) || !item_given_up(sender->out, &item)) {
+    if (!first_given_up(sender->out, &item)) {
         return false;
     }
     if (sender->sent > 0) {
