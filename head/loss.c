@@ -182,9 +182,8 @@ void head_loss_final(struct head_task *task, struct head_failure *failure)
     for (uint32_t a = 0; a < record->arg_count; a++) {
         struct head_tile *tile = record->args[a].output;
 
-        if (tile != NULL && tile->failure == NULL) {
-            tile->failure = head_failure_hold(failure);
-            head_tile_loosen(tile);
+        if (tile != NULL) {
+            head_tile_fail(tile, failure);
         }
     }
 }
@@ -257,10 +256,7 @@ void head_tile_lose(struct head_core *core, struct head_tile *tile,
     struct head_loss *loss;
 
     if (!head_lineage_on(core) || !failure->loss) {
-        if (tile->failure == NULL) {
-            tile->failure = head_failure_hold(failure);
-            head_tile_loosen(tile);
-        }
+        head_tile_fail(tile, failure);
         return;
     }
     loss = pl_vec_push(&core->lineage.lost);

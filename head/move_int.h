@@ -21,6 +21,8 @@
 
 /* ---- move.c */
 uint64_t head_move_box_bytes(const struct pl_box *box, uint32_t dtype);
+/* So many of the receiver's ring a transfer between halves takes. */
+uint64_t head_move_chunks(uint64_t bytes);
 /* Is some of it still being written? */
 bool head_move_box_pending(const struct head_buffer *buffer, const struct pl_box *box);
 /* Does the box of it lie in C order, side by side? */

@@ -244,6 +244,11 @@ void head_move_cut(struct head_core *core, const struct head_buffer *dst,
     *io_pieces = pieces;
 }
 
+uint64_t head_move_chunks(uint64_t bytes)
+{
+    return (bytes + HEAD_STAGE_SLOT_BYTES - 1) / HEAD_STAGE_SLOT_BYTES;
+}
+
 /* `box` of both, which lies side by side in each. fresh: this makes dst. */
 static void start_pair(struct head_core *core, struct head_buffer *src,
                        struct head_buffer *dst, const struct pl_box *box, bool fresh)
@@ -251,7 +256,7 @@ static void start_pair(struct head_core *core, struct head_buffer *src,
     struct head_operand from  = head_operand_whole(src, false, false);
     struct head_operand to    = head_operand_whole(dst, fresh, true);
     uint64_t bytes            = head_move_box_bytes(box, src->dtype);
-    uint64_t chunks           = (bytes + HEAD_STAGE_SLOT_BYTES - 1) / HEAD_STAGE_SLOT_BYTES;
+    uint64_t chunks           = head_move_chunks(bytes);
     struct head_launch launch = {
         .kind          = PLASMON__V1__LAUNCH_KIND__LAUNCH_SEND,
         .device        = src->device,

@@ -153,14 +153,15 @@ static bool better_source(struct head_core *core, const struct head_instance *a,
     bool near_a = !head_device_apart(from_a->device, to);
     bool near_b = !head_device_apart(from_b->device, to);
     uint64_t before_a, before_b;
-    bool pending_a, pending_b;
+    bool pending_a, pending_b, apart_a, apart_b;
 
     if (from_a->device->connected != from_b->device->connected) {
         return from_a->device->connected; /* the other one may never come back */
     }
-    if (head_reach_apart(core, from_a->device, to) !=
-        head_reach_apart(core, from_b->device, to)) {
-        return head_reach_apart(core, from_b->device, to);
+    apart_a = !near_a && head_reach_apart(core, from_a->device, to);
+    apart_b = !near_b && head_reach_apart(core, from_b->device, to);
+    if (apart_a != apart_b) {
+        return apart_b;
     }
     if (!to->draining && from_a->device->draining != from_b->device->draining) {
         return from_b->device->draining; /* it may end while it sends */

@@ -391,6 +391,14 @@ bool head_tile_missing(const struct head_tile *tile)
 
 /* ---------------------------------------------------------------------------------------------- tiles */
 
+void head_tile_fail(struct head_tile *tile, struct head_failure *failure)
+{
+    if (tile->failure == NULL) {
+        tile->failure = head_failure_hold(failure);
+        head_tile_loosen(tile);
+    }
+}
+
 struct head_tile *head_tile_create(struct head_core *core, const struct pl_box *box)
 {
     struct head_tile *tile = head_pool_get(&tile_pool);

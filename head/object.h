@@ -213,6 +213,8 @@ void head_device_retire(struct head_device *device); /* before a flush */
 void head_buffer_loosen(struct head_buffer *buffer);
 /* So may what has it. */
 void head_tile_loosen(const struct head_tile *tile);
+/* It will never be right, for this reason (held); the first one stays. */
+void head_tile_fail(struct head_tile *tile, struct head_failure *failure);
 /* .. and what has any of what is in the buffer and is to be in two places. */
 void head_buffer_seconds_loosen(const struct head_buffer *buffer);
 /* A drain begins or ends, or a checkpoint was read: anything may. */

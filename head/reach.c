@@ -31,9 +31,8 @@ static bool unfinished_half(const struct head_task *task, uint32_t kind)
 static uint64_t chunks_of(const struct head_task *task)
 {
     const struct head_use *use = &task->uses[0];
-    uint64_t bytes             = head_move_box_bytes(&use->box, use->buffer->dtype);
 
-    return (bytes + HEAD_STAGE_SLOT_BYTES - 1) / HEAD_STAGE_SLOT_BYTES;
+    return head_move_chunks(head_move_box_bytes(&use->box, use->buffer->dtype));
 }
 
 static void tell(struct head_device *device, const struct head_task *half)
@@ -51,9 +50,8 @@ static void tell(struct head_device *device, const struct head_task *half)
     head_bytes_message(&device->out, FIELD_BULK_GIVE_UP, &order.base);
 }
 
-void head_reach_tell_again(struct head_core *core, struct head_device *device)
+void head_reach_tell_again(struct head_device *device)
 {
-    (void)core;
     for (uint64_t seq = device->seq_oldest;
          seq <= device->seq_last && !pl_bug("head.give_up_once"); seq++) {
         const struct head_task *task = head_device_task(device, seq);
@@ -66,6 +64,12 @@ void head_reach_tell_again(struct head_core *core, struct head_device *device)
 
 /* ---------------------------------------------------------------------------------------- marks */
 
+static void gets_through(struct head_way *way)
+{
+    pl_free(way->unreached);
+    way->unreached = NULL;
+}
+
 void head_reach_forget(struct head_core *core, const struct head_device *from)
 {
     size_t i = 0;
@@ -76,8 +80,7 @@ void head_reach_forget(struct head_core *core, const struct head_device *from)
         struct head_way *way = value;
 
         if (way->from == from->index) {
-            pl_free(way->unreached);
-            way->unreached = NULL;
+            gets_through(way);
         }
     }
 }
@@ -131,8 +134,7 @@ static void give_up(struct head_core *core, struct head_task *send,
     tell(send->device, send);
 }
 
-static struct head_failure *failure_of(const struct head_core *core,
-                                       const struct head_device *from,
+static struct head_failure *failure_of(const struct head_device *from,
                                        const struct head_device *to,
                                        const struct head_way *way, uint64_t ms)
 {
@@ -144,7 +146,7 @@ static struct head_failure *failure_of(const struct head_core *core,
         from->index, from->node, to->index, to->node, (unsigned long long)(ms / 1000),
         way->unreached, from->node, to->node);
 
-    failure->loss = head_lineage_on(core);
+    failure->loss = true; /* between hosts calls are on record */
     return failure;
 }
 
@@ -153,7 +155,7 @@ static void give_up_attempted(struct head_core *core, struct head_device *from,
                               const Plasmon__V1__PairStats *pair)
 {
     struct pl_vec sends          = PL_VEC_INIT(struct head_task *);
-    struct head_failure *failure = failure_of(core, from, to, way, pair->unreached_ms);
+    struct head_failure *failure = failure_of(from, to, way, pair->unreached_ms);
 
     for (uint64_t seq = from->seq_oldest; seq <= from->seq_sent; seq++) {
         struct head_task *task = head_device_task(from, seq);
@@ -200,8 +202,7 @@ void head_reach_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
     }
     way = head_rates_way_of(core, from->index, to->index);
     if (pair->unreached_why[0] == '\0' || to->gone) {
-        pl_free(way->unreached);
-        way->unreached = NULL;
+        gets_through(way);
         return;
     }
     if (!to->connected) {

@@ -13,7 +13,7 @@
 /* What one worker reports of one pair. Transfers may fail by it: call head_rebuild() afterwards. */
 void head_reach_take(struct head_core *core, const Plasmon__V1__PairStats *pair);
 /* The device's worker is another one, and its launches come again: before them, what it is to let go of. */
-void head_reach_tell_again(struct head_core *core, struct head_device *device);
+void head_reach_tell_again(struct head_device *device);
 /* .. and what was known of the ways from it was known by the one before. */
 void head_reach_forget(struct head_core *core, const struct head_device *from);
 /* Nothing gets from one to the other now, as far as is known: not to be chosen where there is a choice. */

@@ -166,8 +166,7 @@ static void fail_again(struct head_core *core, const struct head_rerun *rerun,
         struct head_tile *tile = rerun->args[a].again;
 
         if (tile != NULL && tile->failure == NULL) {
-            tile->failure = head_failure_hold(failure);
-            head_tile_loosen(tile);
+            head_tile_fail(tile, failure);
             core->lineage.rebuilt_never += head_tile_shown(tile);
         }
     }

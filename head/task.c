@@ -476,10 +476,7 @@ static void doom_one(struct head_core *core, struct head_task *task,
     for (size_t i = 0; i < task->outputs.count; i++) {
         struct head_tile *tile = *(struct head_tile **)pl_vec_at(&task->outputs, i);
 
-        if (tile->failure == NULL) {
-            tile->failure = head_failure_hold(failure);
-            head_tile_loosen(tile);
-        }
+        head_tile_fail(tile, failure);
     }
     if (again) {
         return; /* who waits for it goes on waiting, for the next launch */

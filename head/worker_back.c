@@ -400,7 +400,7 @@ void head_worker_send_again(struct head_core *core, struct head_device *device,
     head_functions_tell_again(core, device);
     head_plans_tell(core, device); /* before the launches that need them */
     head_bulk_tell_all(core, device);
-    head_reach_tell_again(core, device);
+    head_reach_tell_again(device);
     head_pairs_restarted(core, device);
     head_teams_restarted(core, device);
     /* Unfinished launches go out again, oldest first, under their numbers. */
