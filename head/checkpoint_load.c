@@ -532,7 +532,7 @@ static void settle(struct head_loading *loading)
 static void load_counters(struct head_loading *loading)
 {
     struct head_core *core = loading->core;
-    uint64_t numbers[14];
+    uint64_t numbers[15];
 
     loading->in->bad |= head_load_number(loading->in) != PL_COUNT(numbers);
     for (size_t i = 0; i < PL_COUNT(numbers); i++) {
@@ -552,6 +552,7 @@ static void load_counters(struct head_loading *loading)
     core->pair_uses     = numbers[11];
     core->plan          = numbers[12];
     core->seconds.made  = numbers[13];
+    core->cut_finely    = (uint32_t)numbers[14];
 }
 
 /* Each is held by what names it now; what nothing names goes. */

@@ -244,7 +244,7 @@ static void save_counters(struct head_saving *saving)
                                 core->request_last, core->round_robin,  core->numbers_told,
                                 core->step_last,    core->trace_last,   core->function_last,
                                 core->tasks_done,   core->tasks_failed, core->pair_uses,
-                                core->plan,         core->seconds.made};
+                                core->plan,         core->seconds.made, core->cut_finely};
 
     save_number(saving, PL_COUNT(numbers));
     for (size_t i = 0; i < PL_COUNT(numbers); i++) {

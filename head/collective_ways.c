@@ -555,14 +555,16 @@ static void broadcast_parts(const struct collective *c, struct broadcast *b)
 {
     const struct head_device *to = b->home;
     uint64_t bytes               = collective_bytes(&c->ins[0]);
+    uint32_t others              = 0;
 
     for (uint32_t i = 0; i < c->out_count; i++) {
+        others += c->outs[i].device != b->home;
         if (head_device_apart(b->home, c->outs[i].device)) {
             to = c->outs[i].device;
         }
     }
-    b->parts = c->out_count > 1 && bytes >= head_move_large_bytes(c->core, b->home, to)
-                   ? head_move_parts(c->core, bytes, b->home, to)
+    b->parts = others > 1 && bytes >= head_move_large_bytes(c->core, b->home, to)
+                   ? head_move_parts(c->core, bytes, b->home, to, others - 1)
                    : 1;
 }
 

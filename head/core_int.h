@@ -166,6 +166,7 @@ struct head_core {
     uint64_t object_bytes;
     struct pl_list spill_hosts; /* head_spill_host.link */
     struct head_lookahead lookahead;
+    uint32_t cut_finely; /* so many large pieces are, next (move_launch.c) */
     uint64_t plan;       /* number of the call that is being planned: head_buffer.kept */
     struct pl_map ways;  /* from and to -> head_way */
     struct pl_map pairs; /* src and dst -> head_pair */

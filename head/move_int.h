@@ -8,16 +8,18 @@
 #include "head/core_int.h"
 
 /*
- * Of a large piece at most so many parts, and none below an eighth of config.chain_bytes (32 MiB). With n parts the last of k receivers has
- * its bytes after (n + k - 1) / n of one copy, and a part costs a copy about 2 us: 1 GiB for three devices is soonest there in some 50
- * parts, and for one alone each is a loss.
+ * Into how many parts a large piece is cut (move_launch.c). With n parts the last of h more links has its bytes after T + h T / n, T of one copy, and a part costs each
+ * copy c = 5 us more: that is least for n = sqrt(h T / c), and with T of 397 GB/s for parts of sqrt(2 / h) * sqrt(bytes * 1 MiB): 32 of 32 MiB, if a GiB may go by two more.
  */
-#define HEAD_MOVE_PARTS 32u
+#define HEAD_MOVE_PARTS_MAX 128u
+/* .. if others have not asked for such pieces lately, and none below half of config.chain_bytes (128 MiB): 32 parts are .95 of one copy's rate, these .98. */
+#define HEAD_MOVE_PARTS_ALONE 8u
 /*
- * Between hosts large begins at a quarter of that (64 MiB), and parts at 8 MiB, one chunk of the ring: 1 ms at 100 Gbit/s, which is some times what
- * begins a part.
+ * Between hosts large begins at a quarter of config.chain_bytes (64 MiB), and parts at 8 MiB, one chunk of the ring: 1 ms at 100 Gbit/s, which is some times what
+ * begins a part. There are at most so many.
  */
 #define HEAD_MOVE_HOSTS_FRACTION 4u
+#define HEAD_MOVE_HOSTS_PARTS    32u
 
 /* ---- move.c */
 uint64_t head_move_box_bytes(const struct pl_box *box, uint32_t dtype);

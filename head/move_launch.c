@@ -2,7 +2,9 @@
  * The launches that fill a buffer from pieces: copies, a function that joins many small ones, halves of transfers; and how what is large is cut.
  *
  * ONE TO MANY. A large piece is cut, and its parts are launches of their own: who reads a part waits for that part alone, so the bytes run
- * through a chain of devices, each part one behind the last, and no source sends them more than once.
+ * through a chain of devices, each part one behind the last, and no source sends them more than once. When the first of several asks nobody
+ * knows of the others, so how finely is decided by what was seen last: after a piece that was passed on while it came the next ones are cut finely,
+ * too, until some were wanted by one device alone.
  *
  * MANY SMALL PARTS that lie one behind the other in what is read come by a function that reads them where they are (`concatenate`; one
  * kernel on a GPU) and not by a copy each. Where some are still being made it waits for all of them, and fails with any. Whoever
@@ -16,6 +18,8 @@
 #define JOIN_MAX        64u /* pieces of one function, as many as a kernel takes */
 /* With so many more to come the first launch goes to its device by itself. */
 #define GO_PARTS 8u
+/* So many large pieces that one device alone wanted, one after the other, and the next ones are cut for one alone. */
+#define CUT_FINELY 8u
 
 void head_move_start_copy(struct head_core *core, struct head_buffer *dst,
                           const struct pl_box *box, bool fresh,
@@ -136,8 +140,8 @@ void head_move_start_copies(struct head_core *core, struct head_buffer *dst,
     }
 }
 
-/* Could a third device want what this one gets? */
-static bool chain_possible(struct head_core *core, const struct head_device *to)
+/* How often what this one gets could be passed on from device to device. */
+static uint32_t links_possible(struct head_core *core, const struct head_device *to)
 {
     uint32_t peers = 0;
 
@@ -147,10 +151,10 @@ static bool chain_possible(struct head_core *core, const struct head_device *to)
         peers += !device->gone && device->peer_capable && device->kind == to->kind &&
                  !head_device_apart(device, to);
     }
-    return peers >= 3;
+    return peers > 2 ? peers - 2 : 0; /* not from the source, and not to it */
 }
 
-/* Likewise, of what comes from another host: one on any host but that. */
+/* Could a third device want what comes from another host? One on any host but that. */
 static bool hosts_chain_possible(struct head_core *core, const struct head_device *from,
                                  const struct head_device *to)
 {
@@ -165,30 +169,44 @@ static bool hosts_chain_possible(struct head_core *core, const struct head_devic
     return false;
 }
 
-static uint32_t parts_of(uint64_t bytes, uint64_t large)
+/* Between hosts; large: from so many bytes on it is. */
+static uint32_t hosts_parts(uint64_t bytes, uint64_t large)
 {
-    return (uint32_t)pl_min_u64(HEAD_MOVE_PARTS, bytes / pl_max_u64(large / 8, 1));
+    return (uint32_t)pl_min_u64(HEAD_MOVE_HOSTS_PARTS, bytes / pl_max_u64(large / 8, 1));
+}
+
+/* Within one: see move_int.h. */
+static uint32_t chain_parts(const struct head_core *core, uint64_t bytes, uint32_t links)
+{
+    uint64_t square = bytes / pl_max_u64(head_move_tree_bytes(core), 1) * links / 2;
+    uint32_t parts  = 1;
+
+    while (parts < HEAD_MOVE_PARTS_MAX && (uint64_t)(parts + 1) * (parts + 1) <= square) {
+        parts++;
+    }
+    return parts;
 }
 
 uint32_t head_move_parts(const struct head_core *core, uint64_t bytes,
-                         const struct head_device *from, const struct head_device *to)
+                         const struct head_device *from, const struct head_device *to,
+                         uint32_t links)
 {
-    return parts_of(bytes, head_move_large_bytes(core, from, to));
+    return head_device_apart(from, to)
+               ? hosts_parts(bytes, head_move_large_bytes(core, from, to))
+               : chain_parts(core, bytes, links);
 }
 
-/* Slabs of the box along its slowest dimension, into io_pieces; large: from so many bytes on pieces are. */
-static void cut(const struct head_piece *piece, uint64_t large, struct pl_vec *io_pieces)
+/* Slabs of the box along its slowest dimension, into io_pieces. */
+static void cut(const struct head_piece *piece, uint32_t parts, struct pl_vec *io_pieces)
 {
-    uint64_t bytes = head_move_box_bytes(&piece->box, piece->src->dtype);
-    uint64_t parts = parts_of(bytes, large);
-    uint32_t dim   = 0;
+    uint32_t dim = 0;
     int64_t rows, step;
 
     while (dim + 1 < piece->box.ndim && piece->box.count[dim] == 1) {
         dim++;
     }
     rows = piece->box.count[dim];
-    step = (int64_t)(((uint64_t)rows + parts - 1) / parts);
+    step = (rows + parts - 1) / parts;
     for (int64_t first = 0; first < rows; first += step) {
         struct head_piece *part = pl_vec_push(io_pieces);
 
@@ -218,21 +236,63 @@ static bool received_in_parts(const struct head_buffer *buffer, const struct pl_
     return false;
 }
 
+/* A copy that is itself on its way is read. */
+static bool passed_on(const struct head_piece *piece)
+{
+    return piece->src->replica && head_move_box_pending(piece->src, &piece->box);
+}
+
+/* Are there likely to be others who want it while it comes? Notes whether this is one. */
+static bool others_expected(struct head_core *core, const struct head_piece *piece)
+{
+    if (passed_on(piece)) {
+        core->cut_finely = CUT_FINELY;
+        return true;
+    }
+    if (core->cut_finely == 0) {
+        return false;
+    }
+    core->cut_finely--;
+    return true;
+}
+
+/* Into so many it is cut; 1: not. */
+static uint32_t parts_of(struct head_core *core, const struct head_buffer *dst,
+                         const struct head_piece *piece, uint32_t links)
+{
+    uint64_t bytes = head_move_box_bytes(&piece->box, piece->src->dtype);
+    uint64_t large = core->config.chain_bytes;
+    uint32_t parts;
+
+    if (piece->src->device == dst->device) {
+        return 1;
+    }
+    if (received_in_parts(piece->src, &piece->box)) {
+        large /= HEAD_MOVE_HOSTS_FRACTION;
+        return bytes >= large ? hosts_parts(bytes, large) : 1;
+    }
+    if (links == 0 || bytes < large) {
+        return 1;
+    }
+    parts = chain_parts(core, bytes, links);
+    return others_expected(core, piece)
+               ? parts
+               : (uint32_t)pl_min_u64(HEAD_MOVE_PARTS_ALONE,
+                                      bytes / pl_max_u64(large / 2, 1));
+}
+
 void head_move_cut(struct head_core *core, const struct head_buffer *dst,
                    struct pl_vec *io_pieces)
 {
     struct pl_vec pieces = PL_VEC_INIT(struct head_piece);
-    bool chain           = chain_possible(core, dst->device);
+    uint32_t links       = links_possible(core, dst->device);
 
     for (size_t i = 0; i < io_pieces->count; i++) {
         const struct head_piece *piece = pl_vec_at(io_pieces, i);
-        bool relayed                   = received_in_parts(piece->src, &piece->box);
-        uint64_t large =
-            core->config.chain_bytes / (relayed ? HEAD_MOVE_HOSTS_FRACTION : 1);
+        uint32_t parts                 = parts_of(core, dst, piece, links);
 
-        if (piece->src->device != dst->device && (chain || relayed) &&
-            head_move_box_bytes(&piece->box, piece->src->dtype) >= large) {
-            cut(piece, large, &pieces);
+        if (parts > 1) {
+            cut(piece, parts, &pieces);
         } else {
             struct head_piece *same = pl_vec_push(&pieces);
 
@@ -287,11 +347,11 @@ void head_move_start_pairs(struct head_core *core, struct head_buffer *src,
     const struct head_piece whole = {.src = src, .box = dst->frame};
     struct pl_vec parts           = PL_VEC_INIT(struct head_piece);
     uint64_t large                = head_move_large_bytes(core, src->device, dst->device);
+    uint64_t bytes                = head_move_box_bytes(&dst->frame, dst->dtype);
 
-    if (head_device_apart(src->device, dst->device) &&
-        head_move_box_bytes(&dst->frame, dst->dtype) >= large &&
+    if (head_device_apart(src->device, dst->device) && bytes >= large &&
         hosts_chain_possible(core, src->device, dst->device)) {
-        cut(&whole, large, &parts);
+        cut(&whole, hosts_parts(bytes, large), &parts);
     }
     if (parts.count == 0) {
         start_pair(core, src, dst, &dst->frame, true);

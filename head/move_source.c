@@ -77,7 +77,7 @@ static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *b
             pl_box_intersection(&use->box, box, &part)) {
             bytes += head_move_box_bytes(&part, buffer->dtype);
         }
-        if (++seen == 4 * HEAD_MOVE_PARTS) {
+        if (++seen == 2 * HEAD_MOVE_PARTS_MAX) {
             break;
         }
     }

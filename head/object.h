@@ -382,9 +382,10 @@ bool head_move_joint(const struct head_buffer *buffer);
 /* Pieces of so many bytes are large, and cut (move_source.c). */
 uint64_t head_move_large_bytes(const struct head_core *core, const struct head_device *from,
                                const struct head_device *to);
-/* Into how many parts a large piece is cut (move_launch.c). */
+/* Into how many parts a large piece is cut that is passed on so many times within a host (move_launch.c). */
 uint32_t head_move_parts(const struct head_core *core, uint64_t bytes,
-                         const struct head_device *from, const struct head_device *to);
+                         const struct head_device *from, const struct head_device *to,
+                         uint32_t links);
 /* Between hosts, of what is not large but more than this it matters who else is sent to: it goes as a tree. */
 uint64_t head_move_tree_bytes(const struct head_core *core);
 /* Does a launch of `to` read memory of `from` itself, and needs no launch there? */

@@ -56,34 +56,86 @@ static const struct head_use *source_of(const struct head_task *task)
     return source;
 }
 
+/* `parts` launches of a device, from seq on, each of which copies its part from that device; producers: the launches before it that make the part. */
+static void expect_parts(uint32_t device, uint64_t seq, uint64_t parts, uint32_t from,
+                         uint32_t producers)
+{
+    for (uint64_t i = 0; i < parts; i++) {
+        const struct head_task *part  = task_of(device, seq + i);
+        const struct head_use *source = source_of(part);
+
+        ASSERT_EQ(part->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+        ASSERT_EQ(source->buffer->device->index, from);
+        ASSERT_EQ(source->box.start[0], (int64_t)(i * ROWS / parts));
+        ASSERT_EQ(source->box.count[0], (int64_t)(ROWS / parts));
+        ASSERT_EQ(source->box.count[1], 64);
+        ASSERT_EQ(part->producers_open, producers);
+    }
+}
+
+/* An object of 16 KiB, which four devices pass on in 32 parts of 512 bytes, is made on device 0 and read by all others in turn. */
+static void all_read(uint64_t id)
+{
+    submit(id, 0, 64, 0);
+    for (uint32_t device = 1; device < DEVICES; device++) {
+        submit(id + device, device, 0, id + 100);
+    }
+}
+
 TEST(a_large_object_goes_along_a_chain_part_by_part)
 {
     begin(DEVICES);
-    submit(1, 0, 64, 0); /* 16 KiB: parts of 512 bytes */
+    all_read(1);
+    all_read(11); /* others have followed the first reader of the first one */
     for (uint32_t device = 1; device < DEVICES; device++) {
-        submit(1 + device, device, 0, 101);
-    }
-    for (uint32_t device = 1; device < DEVICES; device++) {
-        const struct head_device *to = head_device_at(core, device);
+        uint64_t first = head_device_at(core, device)->seq_last - 32;
 
-        ASSERT_EQ(to->seq_last, 33); /* 32 parts and the reader */
-        for (uint64_t seq = 1; seq <= 32; seq++) {
-            const struct head_task *part  = task_of(device, seq);
-            const struct head_use *source = source_of(part);
-
-            ASSERT_EQ(part->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
-            ASSERT_EQ(source->buffer->device->index, device - 1);
-            ASSERT_EQ(source->box.start[0], (int64_t)(seq - 1) * ROWS / 32);
-            ASSERT_EQ(source->box.count[0], ROWS / 32);
-            ASSERT_EQ(source->box.count[1], 64);
-            if (device > 1) { /* it is the result of that part alone that it needs */
-                ASSERT_EQ(task_of(device - 1, seq)->dependents.count,
-                          2); /* and the reader there */
-                ASSERT_EQ(part->producers_open, 1);
-            }
+        expect_parts(device, first, 32, device - 1, 1);
+        for (uint64_t i = 0; device < DEVICES - 1 && i < 32; i++) {
+            ASSERT_EQ(task_of(device, first + i)->dependents.count,
+                      2); /* the next device's part, and the reader here */
         }
     }
     end();
+}
+
+/* Who asks first is followed by others, or not: 32 parts cost it a twentieth. */
+TEST(what_one_device_alone_wants_is_cut_into_few_parts)
+{
+    begin(DEVICES);
+    submit(1, 0, 64, 0);
+    submit(2, 1, 0, 101);
+    ASSERT_EQ(head_device_at(core, 1)->seq_last, 9); /* 8 parts and the reader */
+    expect_parts(1, 1, 8, 0, 1);
+
+    submit(3, 2, 0, 101); /* each of its parts has one of those before it */
+    ASSERT_EQ(head_device_at(core, 2)->seq_last, 33);
+    expect_parts(2, 1, 32, 1, 1);
+    for (uint64_t id = 11; id < 51; id += 2) { /* for a while others may follow again */
+        uint64_t before = head_device_at(core, 1)->seq_last;
+
+        submit(id, 0, 64, 0);
+        submit(id + 1, 1, 0, id + 100);
+        ASSERT_EQ(head_device_at(core, 1)->seq_last - before, id < 27 ? 33 : 9);
+    }
+    end();
+}
+
+TEST(a_longer_chain_has_more_parts)
+{
+    static const struct {
+        uint32_t devices;
+        uint64_t columns, parts; /* sqrt(bytes / 16 * (devices - 2) / 2), in whole rows */
+    } cases[] = {{3, 64, 22}, {4, 64, 32}, {4, 16, 16}, {8, 16, 22}, {8, 256, 64}};
+
+    for (size_t i = 0; i < PL_COUNT(cases); i++) {
+        begin(cases[i].devices);
+        submit(1, 0, cases[i].columns, 0);
+        submit(2, 1, 0, 101);
+        submit(3, 2, 0, 101);
+        ASSERT_EQ(head_device_at(core, 2)->seq_last, cases[i].parts + 1);
+        end();
+    }
 }
 
 TEST(the_first_part_goes_out_while_the_others_are_worked_out)
@@ -91,6 +143,7 @@ TEST(the_first_part_goes_out_while_the_others_are_worked_out)
     uint32_t commands;
 
     begin(DEVICES);
+    core->cut_finely = 1; /* as if others had followed */
     submit(1, 0, 64, 0);
     commands = core_commands;
     submit(2, 1, 0, 101);
