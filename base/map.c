@@ -72,6 +72,13 @@ void *pl_map_get(const struct pl_map *map, uint64_t key)
     return map->count > 0 && key != 0 ? map_find(map, key)->value : NULL;
 }
 
+void pl_map_expect(const struct pl_map *map, uint64_t key)
+{
+    if (map->capacity > 0) {
+        __builtin_prefetch(&map->slots[map_home(map, key)], 1);
+    }
+}
+
 plasmon_status_t pl_map_set(struct pl_map *map, uint64_t key, void *value)
 {
     struct pl_map_slot *slot = NULL;

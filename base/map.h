@@ -22,6 +22,8 @@ struct pl_map {
 void pl_map_init(struct pl_map *map); /* allocates nothing */
 void pl_map_finish(struct pl_map *map);
 void *pl_map_get(const struct pl_map *map, uint64_t key); /* NULL: absent */
+/* The key is asked for, put in or removed soon: its slot is on its way to the processor meanwhile. */
+void pl_map_expect(const struct pl_map *map, uint64_t key);
 plasmon_status_t pl_map_set(struct pl_map *map, uint64_t key,
                             void *value) PL_MUST_CHECK; /* value not NULL */
 void *pl_map_remove(struct pl_map *map, uint64_t key);  /* what was there, or NULL */

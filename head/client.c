@@ -13,7 +13,8 @@
 
 #define GO_TASKS \
     4u /* of a frame, before the first launches go out; behind the first of a device that is idle */
-#define GO_MANY 64u /* launches under way: no device waits for the next one */
+#define EXPECT_AHEAD 2u  /* tasks (pl_map_expect) */
+#define GO_MANY      64u /* launches under way: no device waits for the next one */
 
 enum {
     FIELD_DONE      = 3,
@@ -297,6 +298,9 @@ static plasmon_status_t tasks_take(struct head_core *core, struct head_client *c
     for (size_t i = 0; status == PLASMON_OK && i < frame->n_tasks; i++) {
         client->ops_taken++;
         head_lookahead_pass(core, i);
+        if (i + EXPECT_AHEAD < frame->n_tasks) {
+            pl_map_expect(&client->tasks, frame->tasks[i + EXPECT_AHEAD]->id);
+        }
         status = head_submit(core, client, frame->tasks[i], err);
         if (frame->n_tasks - i > GO_TASKS) {
             head_devices_begin(core);

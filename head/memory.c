@@ -9,11 +9,22 @@
 
 #include <malloc.h>
 
-/* The allocator's own word included. */
+/* The allocator's own word included. It is asked where that is rare: its word lies in memory that nobody else needs then. */
 static uint64_t block_bytes(const void *block)
 {
     return block != NULL ? malloc_usable_size((void *)(uintptr_t)block) + sizeof(size_t)
                          : 0;
+}
+
+/* About what it says of a block of so many bytes. */
+static uint64_t rounded_bytes(uint64_t bytes)
+{
+    return bytes != 0 ? (bytes + sizeof(size_t) + 15) / 16 * 16 : 0;
+}
+
+static uint64_t list_bytes(const struct pl_vec *list)
+{
+    return rounded_bytes(list->capacity * list->item_bytes);
 }
 
 enum {
@@ -25,10 +36,10 @@ enum {
 
 void head_memory_count(struct head_core *core, struct head_task *task)
 {
-    uint64_t bytes = block_bytes(task) +
-                     block_bytes(task->bytes != task->small ? task->bytes : NULL) +
-                     block_bytes(task->label) + block_bytes(task->dependents.items) +
-                     block_bytes(task->outputs.items) + block_bytes(task->waits.items) +
+    uint64_t bytes = rounded_bytes(head_task_bytes(task->use_count)) +
+                     rounded_bytes(task->bytes != task->small ? task->bytes_length : 0) +
+                     block_bytes(task->label) + list_bytes(&task->dependents) +
+                     list_bytes(&task->outputs) + list_bytes(&task->waits) +
                      task->outputs.count * (uint64_t)OUTPUT_BYTES;
 
     core->memory.bytes += bytes - task->counted_bytes;

@@ -29,7 +29,7 @@
 #include <string.h>
 
 /* A task that is done takes some of these along, and the next one makes as many. */
-#define SPARE_MAX 4096u
+#define SPARE_MAX 16384u
 static _Thread_local struct pl_pool instance_pool =
     PL_POOL_INIT(struct head_instance, SPARE_MAX);
 static _Thread_local struct pl_pool tile_pool = PL_POOL_INIT(struct head_tile, SPARE_MAX);

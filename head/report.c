@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 
+enum { EXPECT_AHEAD = 3 /* launches */ };
 enum { VALUES_LOOKED = 4096 /* for one error: tens of microseconds */ };
 
 /* Its client asked that it be run again then (lineage.h). */
@@ -146,6 +147,20 @@ static void worker_stats(struct head_core *core, struct head_device *device,
     head_moved_take(core, device, stats);
 }
 
+/*
+ * Of thousands of launches in flight few are in the processor's caches when they end, and each is looked at in a dozen places, one after the other. So those that
+ * come next are on their way to it while one is finished.
+ */
+static void done_expect(struct head_device *device, uint64_t seq, uint64_t end)
+{
+    if (seq + 2 * EXPECT_AHEAD < end) {
+        head_task_expect(head_device_task(device, seq + 2 * EXPECT_AHEAD));
+    }
+    if (seq + EXPECT_AHEAD < end) {
+        head_task_expect_lists(head_device_task(device, seq + EXPECT_AHEAD));
+    }
+}
+
 plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
                                         const Plasmon__V1__WorkerFrame *frame,
                                         struct pl_err *err)
@@ -181,6 +196,7 @@ plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
         for (uint64_t seq = first; seq < first + count; seq++) {
             struct head_task *task = head_device_task(device, seq);
 
+            done_expect(device, seq, first + count);
             if (task != NULL && !task->ended) {
                 head_task_ended(core, task);
             }

@@ -36,7 +36,7 @@ static _Thread_local struct builder builder = {
 };
 
 /* Tasks that are over, with their short lists, for those that come: most touch one or two buffers, and one task reads what they make. */
-enum { SPARE_MAX = 4096, SPARE_USES = 2, SPARE_LIST = 8 };
+enum { SPARE_MAX = 16384, SPARE_USES = 2, SPARE_LIST = 8 };
 static _Thread_local struct pl_vec spares = {.item_bytes = sizeof(struct head_task *)};
 
 /* ---------------------------------------------------------------------------------------------- start */
@@ -87,15 +87,53 @@ static void add_dependent(struct head_core *core, struct head_task *producer,
     }
 }
 
-/* Zeroed but for its lists, which are empty. */
+/* ---------------------------------------------------------------------------------------------- memory */
+
+enum { LINE_BYTES = 64 };
+
+static void expect(const void *at, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += LINE_BYTES) {
+        __builtin_prefetch((const char *)at + i, 1);
+    }
+}
+
+void head_task_expect(const struct head_task *task)
+{
+    if (task != NULL) {
+        expect(task, offsetof(struct head_task, small));
+        expect(task->uses, sizeof(*task->uses));
+    }
+}
+
+void head_task_expect_lists(const struct head_task *task)
+{
+    if (task == NULL) {
+        return;
+    }
+    if (task->client != NULL) {
+        pl_map_expect(&task->client->tasks, task->id);
+    }
+    expect(task->outputs.items, sizeof(void *));
+    expect(task->dependents.items, sizeof(void *));
+    if (task->use_count > 0) {
+        expect(task->uses[0].buffer, LINE_BYTES);
+    }
+}
+
+uint64_t head_task_bytes(uint32_t use_count)
+{
+    return sizeof(struct head_task) +
+           pl_max_u64(use_count, SPARE_USES) * sizeof(struct head_use);
+}
+
+/* Zeroed but for its lists, which are empty, and `small`, of which nothing is read that was not written. */
 static struct head_task *task_memory(uint32_t use_count)
 {
-    size_t bytes = sizeof(struct head_task) + use_count * sizeof(struct head_use);
     struct head_task *task, lists;
 
     if (use_count > SPARE_USES || spares.count == 0) {
-        task             = head_alloc(sizeof(*task) +
-                                      pl_max_u64(use_count, SPARE_USES) * sizeof(struct head_use));
+        task             = head_alloc(head_task_bytes(use_count));
         task->dependents = PL_VEC_INIT(struct head_task *);
         task->outputs    = PL_VEC_INIT(struct head_tile *);
         task->waits      = PL_VEC_INIT(struct head_waiting);
@@ -106,7 +144,8 @@ static struct head_task *task_memory(uint32_t use_count)
     lists.outputs    = task->outputs;
     lists.waits      = task->waits;
     pl_vec_pop(&spares);
-    memset(task, 0, bytes);
+    memset(task, 0, offsetof(struct head_task, small));
+    memset(task->uses, 0, use_count * sizeof(struct head_use));
     task->dependents = lists.dependents;
     task->outputs    = lists.outputs;
     task->waits      = lists.waits;

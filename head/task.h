@@ -193,6 +193,11 @@ void head_task_ended(struct head_core *core, struct head_task *task);
 void head_task_unmade(struct head_core *core, struct head_task *task,
                       struct head_failure *failure);
 /* It ended: failure NULL is success. */
+/* Of memory for one with so many uses. */
+uint64_t head_task_bytes(uint32_t use_count);
+/* It is finished soon: what that looks at is on its way to the processor meanwhile; then, when that is there, what it leads to. NULL: nothing is. */
+void head_task_expect(const struct head_task *task);
+void head_task_expect_lists(const struct head_task *task);
 void head_task_finish(struct head_core *core, struct head_task *task,
                       struct head_failure *failure);
 /* Those that became ready to finish while something else was done. */
