@@ -159,6 +159,9 @@ static void done_expect(struct head_device *device, uint64_t seq, uint64_t end)
     if (seq + EXPECT_AHEAD < end) {
         head_task_expect_lists(head_device_task(device, seq + EXPECT_AHEAD));
     }
+    if (seq + 1 < end) {
+        head_task_expect_made(head_device_task(device, seq + 1));
+    }
 }
 
 plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,

@@ -121,6 +121,16 @@ void head_task_expect_lists(const struct head_task *task)
     }
 }
 
+void head_task_expect_made(const struct head_task *task)
+{
+    if (task != NULL && task->outputs.count > 0) {
+        const struct head_tile *tile =
+            *(struct head_tile **)pl_vec_at(&task->outputs, task->outputs.count - 1);
+
+        expect(tile, sizeof(*tile));
+    }
+}
+
 uint64_t head_task_bytes(uint32_t use_count)
 {
     return sizeof(struct head_task) +

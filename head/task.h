@@ -198,6 +198,7 @@ uint64_t head_task_bytes(uint32_t use_count);
 /* It is finished soon: what that looks at is on its way to the processor meanwhile; then, when that is there, what it leads to. NULL: nothing is. */
 void head_task_expect(const struct head_task *task);
 void head_task_expect_lists(const struct head_task *task);
+void head_task_expect_made(const struct head_task *task);
 void head_task_finish(struct head_core *core, struct head_task *task,
                       struct head_failure *failure);
 /* Those that became ready to finish while something else was done. */
