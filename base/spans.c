@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 
 #define BUCKETS_MIN 64u
+#define LEVEL_MAX   63u
 
 void pl_spans_init(struct pl_spans *spans)
 {
@@ -20,15 +21,100 @@ void pl_spans_finish(struct pl_spans *spans)
 }
 
 /* Smallest l with last - first < 2^l. */
-static uint32_t level_of(uint64_t first, uint64_t last)
+static uint8_t level_of(uint64_t first, uint64_t last)
 {
-    return last == first ? 0 : 64u - (uint32_t)__builtin_clzll(last - first);
+    return (uint8_t)(last == first ? 0 : 64 - __builtin_clzll(last - first));
 }
 
-static struct pl_list *bucket_at(const struct pl_spans *spans, uint32_t level,
-                                 uint64_t cell)
+/* ------------------------------------------------------------------------------------------------ kinds */
+
+static bool kind_takes(const struct pl_span_kind *kind, const uint8_t *level, bool just)
 {
-    uint64_t mixed = cell ^ (uint64_t)level << 57;
+    bool takes = true;
+
+    for (int way = 0; way < PL_SPAN_WAYS; way++) {
+        takes &= just ? kind->level[way] == level[way] : kind->level[way] >= level[way];
+    }
+    return takes;
+}
+
+static unsigned kind_size(const struct pl_span_kind *kind)
+{
+    return (unsigned)kind->level[PL_SPAN_ROWS] + kind->level[PL_SPAN_IN_ROW];
+}
+
+/* Where there are as many kinds as can be, the smallest one whose cells are not smaller than it. The last one's are larger than all. */
+static uint32_t kind_larger(struct pl_spans *spans, const uint8_t *level)
+{
+    struct pl_span_kind *last = &spans->kind[PL_SPAN_KINDS - 1];
+    uint32_t best             = PL_SPAN_KINDS - 1;
+
+    for (int way = 0; way < PL_SPAN_WAYS; way++) {
+        last->level[way] = LEVEL_MAX;
+    }
+    spans->kinds = PL_SPAN_KINDS;
+    for (uint32_t i = 0; i < PL_SPAN_KINDS - 1; i++) {
+        if (kind_takes(&spans->kind[i], level, false) &&
+            kind_size(&spans->kind[i]) < kind_size(&spans->kind[best])) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static uint32_t kind_of(struct pl_spans *spans, const struct pl_span_at *at)
+{
+    uint32_t free                     = PL_SPAN_KINDS;
+    const uint8_t level[PL_SPAN_WAYS] = {
+        level_of(at->first[PL_SPAN_ROWS], at->last[PL_SPAN_ROWS]),
+        level_of(at->first[PL_SPAN_IN_ROW], at->last[PL_SPAN_IN_ROW])};
+
+    for (uint32_t i = 0; i < spans->kinds; i++) {
+        if (spans->kind[i].count > 0 && kind_takes(&spans->kind[i], level, true)) {
+            return i;
+        }
+        free = free == PL_SPAN_KINDS && spans->kind[i].count == 0 ? i : free;
+    }
+    if (free == PL_SPAN_KINDS && spans->kinds < PL_SPAN_KINDS - 1) {
+        free = spans->kinds++;
+    }
+    if (free >= PL_SPAN_KINDS - 1) {
+        return kind_larger(spans, level);
+    }
+    for (int way = 0; way < PL_SPAN_WAYS; way++) {
+        spans->kind[free].level[way] = level[way];
+    }
+    return free;
+}
+
+/* Levels are below 64. */
+static uint64_t cell_of(const struct pl_span_kind *kind, int way, uint64_t number)
+{
+    return number >> kind->level[way];
+}
+
+/* It goes in (1), or out (-1). */
+static void kind_count(struct pl_spans *spans, const struct pl_span *span, int by)
+{
+    struct pl_span_kind *kind = &spans->kind[span->kind];
+
+    kind->count += (uint32_t)by;
+    for (int way = 0; way < PL_SPAN_WAYS; way++) {
+        if (cell_of(kind, way, span->at.first[way]) !=
+            cell_of(kind, way, span->at.last[way])) {
+            kind->over[way] += (uint32_t)by;
+        }
+    }
+    spans->count += (uint32_t)by;
+}
+
+/* ------------------------------------------------------------------------------------------------ buckets */
+
+static struct pl_list *bucket_at(const struct pl_spans *spans, uint32_t kind,
+                                 const uint64_t *cell)
+{
+    uint64_t mixed = cell[PL_SPAN_ROWS] * UINT64_C(0x9e3779b97f4a7c15) ^
+                     cell[PL_SPAN_IN_ROW] ^ (uint64_t)kind << 57;
 
     /* Cells follow each other: buckets of neighbours should not. (The end of splitmix64.) */
     mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -38,8 +124,12 @@ static struct pl_list *bucket_at(const struct pl_spans *spans, uint32_t level,
 
 static void link_in(struct pl_spans *spans, struct pl_span *span)
 {
-    pl_list_add_head(bucket_at(spans, span->level, span->first >> span->level),
-                     &span->link);
+    const struct pl_span_kind *kind   = &spans->kind[span->kind];
+    const uint64_t cell[PL_SPAN_WAYS] = {
+        cell_of(kind, PL_SPAN_ROWS, span->at.first[PL_SPAN_ROWS]),
+        cell_of(kind, PL_SPAN_IN_ROW, span->at.first[PL_SPAN_IN_ROW])};
+
+    pl_list_add_head(bucket_at(spans, span->kind, cell), &span->link);
 }
 
 /* false: no memory; what there is goes on, with longer buckets. */
@@ -69,10 +159,11 @@ static bool grow(struct pl_spans *spans, uint32_t bucket_count)
     return true;
 }
 
-bool pl_spans_add(struct pl_spans *spans, struct pl_span *span, uint64_t first,
-                  uint64_t last)
+bool pl_spans_add(struct pl_spans *spans, struct pl_span *span, const struct pl_span_at *at)
 {
-    assert(first <= last);
+    for (int way = 0; way < PL_SPAN_WAYS; way++) {
+        assert(at->first[way] <= at->last[way] && at->last[way] >> LEVEL_MAX == 0);
+    }
     if (spans->bucket_count == 0 && !grow(spans, BUCKETS_MIN)) {
         return false;
     }
@@ -80,13 +171,10 @@ bool pl_spans_add(struct pl_spans *spans, struct pl_span *span, uint64_t first,
         spans->bucket_count < UINT32_MAX / 2) {
         (void)grow(spans, 2 * spans->bucket_count); /* it goes on without */
     }
-    span->first = first;
-    span->last  = last;
-    span->level = level_of(first, last);
-    PL_CHECK(span->level < PL_SPAN_LEVELS);
+    span->at   = *at;
+    span->kind = kind_of(spans, at);
     link_in(spans, span);
-    spans->of_level[span->level]++;
-    spans->count++;
+    kind_count(spans, span, 1);
     return true;
 }
 
@@ -96,33 +184,49 @@ void pl_spans_remove(struct pl_spans *spans, struct pl_span *span)
         return;
     }
     pl_list_remove(&span->link);
-    spans->of_level[span->level]--;
-    spans->count--;
+    kind_count(spans, span, -1);
 }
 
-/* What is visited: spans of one cell of a level, or all that there are. */
+/* ------------------------------------------------------------------------------------------------ visits */
+
+/* What is visited: spans of one cell of a kind, or all that there are. */
 struct visit {
     struct pl_spans *spans;
-    uint64_t first;
-    uint64_t last;
+    const struct pl_span_at *at;
     pl_span_fn fn;
     void *user;
 };
 
-static bool visit_bucket(struct visit *visit, struct pl_list *bucket, bool all,
-                         uint32_t level, uint64_t cell)
+static bool meets(const struct pl_span_at *a, const struct pl_span_at *b)
 {
+    return a->first[PL_SPAN_ROWS] <= b->last[PL_SPAN_ROWS] &&
+           a->last[PL_SPAN_ROWS] >= b->first[PL_SPAN_ROWS] &&
+           a->first[PL_SPAN_IN_ROW] <= b->last[PL_SPAN_IN_ROW] &&
+           a->last[PL_SPAN_IN_ROW] >= b->first[PL_SPAN_IN_ROW];
+}
+
+/* cell NULL: of any. */
+static bool visit_bucket(struct visit *visit, struct pl_list *bucket, uint32_t kind,
+                         const uint64_t *cell)
+{
+    const struct pl_span_kind *of = &visit->spans->kind[kind];
     struct pl_list *at, *next;
 
     pl_list_for_each_safe(at, next, bucket) {
         struct pl_span *span = pl_container_of(at, struct pl_span, link);
 
         visit->spans->looked++;
-        if (!all && (span->level != level || span->first >> level != cell)) {
+        if (!meets(&span->at, visit->at)) {
+            continue;
+        }
+        if (cell != NULL && (span->kind != kind ||
+                             cell_of(of, PL_SPAN_ROWS, span->at.first[PL_SPAN_ROWS]) !=
+                                 cell[PL_SPAN_ROWS] ||
+                             cell_of(of, PL_SPAN_IN_ROW, span->at.first[PL_SPAN_IN_ROW]) !=
+                                 cell[PL_SPAN_IN_ROW])) {
             continue; /* of another cell that has the bucket, too */
         }
-        if (span->first <= visit->last && span->last >= visit->first &&
-            visit->fn(visit->user, span)) {
+        if (visit->fn(visit->user, span)) {
             return true;
         }
     }
@@ -134,69 +238,96 @@ static bool visit_all(struct visit *visit)
     bool stop = false;
 
     for (uint32_t i = 0; !stop && i < visit->spans->bucket_count; i++) {
-        stop = visit_bucket(visit, &visit->spans->buckets[i], true, 0, 0);
+        stop = visit_bucket(visit, &visit->spans->buckets[i], 0, NULL);
     }
     return stop;
+}
+
+/* The cells in which one of this kind may begin that meets it. */
+struct cells {
+    uint64_t from[PL_SPAN_WAYS];
+    uint64_t to[PL_SPAN_WAYS];
+};
+
+static struct cells cells_of(const struct pl_span_kind *kind, const struct pl_span_at *at)
+{
+    struct cells cells;
+
+    for (int way = 0; way < PL_SPAN_WAYS; way++) {
+        cells.from[way] = cell_of(kind, way, at->first[way]);
+        cells.to[way]   = cell_of(kind, way, at->last[way]);
+        cells.from[way] -= cells.from[way] > 0 && kind->over[way] > 0;
+    }
+    return cells;
 }
 
 static bool visit_cells(struct visit *visit)
 {
     const struct pl_spans *spans = visit->spans;
+    uint32_t kinds               = spans->kinds; /* those that come are not looked for */
     bool stop                    = false;
 
-    for (uint32_t level = 0; !stop && level < PL_SPAN_LEVELS; level++) {
-        uint64_t from = visit->first >> level, to = visit->last >> level;
+    for (uint32_t i = 0; !stop && i < kinds; i++) {
+        struct cells cells = cells_of(&spans->kind[i], visit->at);
+        uint64_t cell[PL_SPAN_WAYS];
 
-        from -= from > 0;
-        for (uint64_t cell = from; !stop && spans->of_level[level] > 0 && cell <= to;
-             cell++) {
-            stop = visit_bucket(visit, bucket_at(spans, level, cell), false, level, cell);
+        if (spans->kind[i].count == 0) {
+            continue;
+        }
+        for (cell[0] = cells.from[0]; !stop && cell[0] <= cells.to[0]; cell[0]++) {
+            for (cell[1] = cells.from[1]; !stop && cell[1] <= cells.to[1]; cell[1]++) {
+                stop = visit_bucket(visit, bucket_at(spans, i, cell), i, cell);
+            }
         }
     }
     return stop;
 }
 
 /* As many looks as by cells, or more? */
-static bool all_are_fewer(const struct pl_spans *spans, uint64_t first, uint64_t last)
+static bool all_are_fewer(const struct pl_spans *spans, const struct pl_span_at *at)
 {
-    uint64_t cells = 0;
+    uint64_t looks = 0;
 
-    for (uint32_t level = 0; level < PL_SPAN_LEVELS && cells < spans->bucket_count;
-         level++) {
-        if (spans->of_level[level] > 0) {
-            cells += (last >> level) - (first >> level) + 2;
+    for (uint32_t i = 0; i < spans->kinds && looks < spans->bucket_count; i++) {
+        struct cells cells = cells_of(&spans->kind[i], at);
+        uint64_t rows      = cells.to[PL_SPAN_ROWS] - cells.from[PL_SPAN_ROWS] + 1;
+        uint64_t in_row    = cells.to[PL_SPAN_IN_ROW] - cells.from[PL_SPAN_IN_ROW] + 1;
+
+        if (spans->kind[i].count > 0) {
+            looks += rows < spans->bucket_count && in_row < spans->bucket_count
+                         ? rows * in_row
+                         : spans->bucket_count;
         }
     }
-    return cells >= spans->bucket_count;
+    return looks >= spans->bucket_count;
 }
 
-bool pl_spans_meet(struct pl_spans *spans, uint64_t first, uint64_t last, pl_span_fn fn,
+bool pl_spans_meet(struct pl_spans *spans, const struct pl_span_at *at, pl_span_fn fn,
                    void *user)
 {
-    struct visit visit = {
-        .spans = spans, .first = first, .last = last, .fn = fn, .user = user};
+    struct visit visit = {.spans = spans, .at = at, .fn = fn, .user = user};
     bool stopped;
 
-    assert(first <= last);
     if (spans->count == 0) {
         return false;
     }
     spans->visits++;
-    stopped = all_are_fewer(spans, first, last) ? visit_all(&visit) : visit_cells(&visit);
+    stopped = all_are_fewer(spans, at) ? visit_all(&visit) : visit_cells(&visit);
     spans->visits--;
     return stopped;
 }
 
-void pl_span_of_box(const struct pl_shape *shape, const struct pl_box *box,
-                    uint64_t *out_first, uint64_t *out_last)
+struct pl_span_at pl_span_of_box(const struct pl_shape *shape, const struct pl_box *box)
 {
-    uint64_t first = 0, last = 0;
+    struct pl_span_at at = {.first = {0}};
+    int way              = PL_SPAN_ROWS;
 
     for (uint32_t d = 0; d < shape->ndim; d++) {
-        first = first * (uint64_t)shape->dim[d] + (uint64_t)box->start[d];
-        last =
-            last * (uint64_t)shape->dim[d] + (uint64_t)(box->start[d] + box->count[d] - 1);
+        uint64_t count = (uint64_t)shape->dim[d], start = (uint64_t)box->start[d];
+
+        at.first[way] = at.first[way] * count + start;
+        at.last[way]  = at.last[way] * count + start + (uint64_t)box->count[d] - 1;
+        way           = count > 1 ? PL_SPAN_IN_ROW : way;
     }
-    *out_first = first;
-    *out_last  = last;
+    return at;
 }

@@ -50,11 +50,10 @@ static void spans_drop(struct parts *parts)
 
 static bool span_add(struct parts *parts, const struct pl_shape *shape, struct part *part)
 {
-    struct pl_box box = part_box(part, shape);
-    uint64_t first, last;
+    struct pl_box box    = part_box(part, shape);
+    struct pl_span_at at = pl_span_of_box(shape, &box);
 
-    pl_span_of_box(shape, &box, &first, &last);
-    return pl_spans_add(parts->spans, &part->span, first, last);
+    return pl_spans_add(parts->spans, &part->span, &at);
 }
 
 /* Without memory they are looked at one after the other, as few are. */
@@ -136,11 +135,11 @@ struct part *parts_find(const struct parts *parts, const struct pl_shape *shape,
                         const struct pl_box *box)
 {
     struct finding finding = {.box = box};
-    uint64_t first, last;
 
     if (parts->spans != NULL && box != NULL) {
-        pl_span_of_box(shape, box, &first, &last);
-        (void)pl_spans_meet(parts->spans, first, last, find_span, &finding);
+        struct pl_span_at span = pl_span_of_box(shape, box);
+
+        (void)pl_spans_meet(parts->spans, &span, find_span, &finding);
         return finding.found;
     }
     for (struct pl_list *at = parts->list.next; at != &parts->list; at = at->next) {
@@ -171,11 +170,11 @@ void parts_each(struct parts *parts, const struct pl_shape *shape, const struct 
 {
     struct visit visit = {.fn = fn, .user = user};
     struct pl_list *at, *next;
-    uint64_t first, last;
 
     if (parts->spans != NULL && box != NULL) {
-        pl_span_of_box(shape, box, &first, &last);
-        (void)pl_spans_meet(parts->spans, first, last, visit_span, &visit);
+        struct pl_span_at span = pl_span_of_box(shape, box);
+
+        (void)pl_spans_meet(parts->spans, &span, visit_span, &visit);
         drop_if_empty(parts);
         return;
     }

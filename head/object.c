@@ -541,10 +541,9 @@ static uint64_t bytes_of(const struct head_array *array, const struct pl_box *bo
 
 static void span_add(struct head_array *array, struct head_fragment *fragment)
 {
-    uint64_t first, last;
+    struct pl_span_at at = pl_span_of_box(&array->shape, &fragment->box);
 
-    pl_span_of_box(&array->shape, &fragment->box, &first, &last);
-    PL_CHECK(pl_spans_add(array->spans, &fragment->span, first, last));
+    PL_CHECK(pl_spans_add(array->spans, &fragment->span, &at));
 }
 
 static void spans_make(struct head_array *array)
@@ -608,12 +607,11 @@ static struct head_fragment *meet_in_spans(const struct head_array *array,
     static _Thread_local struct pl_vec found = {.item_bytes =
                                                     sizeof(struct head_fragment *)};
     struct meeting meeting                   = {.box = box, .found = &found};
+    struct pl_span_at at                     = pl_span_of_box(&array->shape, box);
     struct head_fragment **items;
-    uint64_t first, last;
 
     pl_vec_clear(&found);
-    pl_span_of_box(&array->shape, box, &first, &last);
-    (void)pl_spans_meet(array->spans, first, last, meeting_take, &meeting);
+    (void)pl_spans_meet(array->spans, &at, meeting_take, &meeting);
     if (found.count == 0) {
         return NULL;
     }

@@ -31,9 +31,9 @@ static _Thread_local struct pl_pool pool = PL_POOL_INIT(struct head_placed, 4096
 
 /* ---------------------------------------------------------------------------------------- where */
 
-/* Numbers of the first and last element of the box, of those that the buffer holds. false: it holds none of it. */
+/* Of the part of the box that the buffer holds. false: it holds none of it. */
 static bool span_of(const struct head_buffer *buffer, const struct pl_box *box,
-                    uint64_t *out_first, uint64_t *out_last)
+                    struct pl_span_at *out_at)
 {
     const struct pl_box *frame = &buffer->frame;
     struct pl_shape held       = {.ndim = frame->ndim};
@@ -46,7 +46,7 @@ static bool span_of(const struct head_buffer *buffer, const struct pl_box *box,
         held.dim[d] = frame->count[d];
         part.start[d] -= frame->start[d];
     }
-    pl_span_of_box(&held, &part, out_first, out_last);
+    *out_at = pl_span_of_box(&held, &part);
     return true;
 }
 
@@ -54,13 +54,13 @@ static struct head_placed *placed_add(struct head_buffer *buffer, enum head_plac
                                       const struct pl_box *box, void *what)
 {
     struct head_placed *placed = head_pool_get(&pool);
-    uint64_t first, last;
+    struct pl_span_at at;
 
     placed->box    = box;
     placed->what   = what;
     placed->number = ++buffer->places->number_last;
-    PL_CHECK(span_of(buffer, box, &first, &last));
-    PL_CHECK(pl_spans_add(&buffer->places->spans[kind], &placed->span, first, last));
+    PL_CHECK(span_of(buffer, box, &at));
+    PL_CHECK(pl_spans_add(&buffer->places->spans[kind], &placed->span, &at));
     return placed;
 }
 
@@ -258,12 +258,11 @@ static void *find(const struct head_buffer *buffer, enum head_place_kind kind,
                                                         {.item_bytes = sizeof(void *)}};
     struct pl_vec *found                             = &founds[kind];
     struct meeting meeting                           = {.box = box, .found = found};
-    uint64_t first, last;
+    struct pl_span_at at;
 
     pl_vec_clear(found);
-    if (span_of(buffer, box, &first, &last)) {
-        (void)pl_spans_meet(&buffer->places->spans[kind], first, last, meeting_take,
-                            &meeting);
+    if (span_of(buffer, box, &at)) {
+        (void)pl_spans_meet(&buffer->places->spans[kind], &at, meeting_take, &meeting);
     }
     if (found->count > 1) {
         qsort(found->items, found->count, sizeof(void *),
