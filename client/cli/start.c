@@ -37,6 +37,8 @@ struct start {
     const char *metrics;
     const char *lineage_bytes;
     const char *shadow_bytes;
+    const char *reach_wait;
+    const char *hello_wait;
     const char *journal;
     const char *journal_password_file;
     const char *journal_lease;
@@ -92,6 +94,13 @@ static const struct cli_option options[] = {
     {"--shadow-bytes", "BYTES", CLI_TEXT, AT(shadow_bytes),
      "with --lineage-bytes: keep a version each time so many bytes were overwritten in "
      "place [0: none]"},
+    {"--reach-wait", "SECONDS", CLI_TEXT, AT(reach_wait),
+     "with --head: a transfer between two hosts that both live and cannot reach each "
+     "other, "
+     "directly or through a third one, fails after this [60]"},
+    {"--hello-wait", "SECONDS", CLI_TEXT, AT(hello_wait),
+     "with --head: a connection or stream that has not said who it is by then is closed "
+     "[10]"},
     {"--journal", "URL", CLI_TEXT, AT(journal),
      "with --head: what is acknowledged is in this Redis, and outlives the head "
      "(docs/journal.md): redis://[user@]host[:port][/db][?prefix=P] or "
@@ -319,6 +328,8 @@ static void head_arguments(const struct start *start, const char *unix_address,
     add(arguments, "--metrics", start->metrics);
     add(arguments, "--lineage-bytes", start->lineage_bytes);
     add(arguments, "--shadow-bytes", start->shadow_bytes);
+    add(arguments, "--reach-wait", start->reach_wait);
+    add(arguments, "--hello-wait", start->hello_wait);
     add(arguments, "--journal", start->journal);
     add(arguments, "--journal-password-file", start->journal_password_file);
     add(arguments, "--journal-lease", start->journal_lease);
@@ -913,11 +924,12 @@ static int check_options(const struct start *start)
         (start->port != 0 || start->listen.count > 0 || start->transfer != NULL ||
          start->policy != NULL || start->namespaces != NULL || start->metrics != NULL ||
          start->lineage_bytes != NULL || start->shadow_bytes != NULL ||
-         start->journal != NULL || start->token_before != NULL)) {
+         start->reach_wait != NULL || start->hello_wait != NULL || start->journal != NULL ||
+         start->token_before != NULL)) {
         return cli_usage(&cli_start,
                          "--port, --listen, --transfer, --policy, --namespaces, --metrics, "
-                         "--lineage-bytes, --shadow-bytes, --journal and --token-before "
-                         "belong to --head");
+                         "--lineage-bytes, --shadow-bytes, --reach-wait, --hello-wait, "
+                         "--journal and --token-before belong to --head");
     }
     if (start->journal_password_file != NULL && start->journal == NULL) {
         return cli_usage(&cli_start, "--journal-password-file belongs to --journal");
