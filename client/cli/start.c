@@ -181,8 +181,9 @@ const struct cli_command cli_start = {
 struct arguments {
     char *argv[ARGS_MAX + 1];
     unsigned count;
-    char text[4096];
+    char text[16 * PATH_MAX]; /* some of them are paths */
     size_t used;
+    bool full; /* something was left out: launch() says so */
 };
 
 /* "--name=value"; nothing when value is NULL. */
@@ -196,7 +197,11 @@ static void add(struct arguments *arguments, const char *name, const char *value
     }
     length = snprintf(arguments->text + arguments->used, room, "%s%s%s", name,
                       value[0] != '\0' ? "=" : "", value);
-    PL_CHECK(length > 0 && (size_t)length < room && arguments->count < ARGS_MAX);
+    PL_CHECK(length > 0 && arguments->count < ARGS_MAX);
+    if ((size_t)length >= room) {
+        arguments->full = true;
+        return;
+    }
     arguments->argv[arguments->count++] = arguments->text + arguments->used;
     arguments->argv[arguments->count]   = NULL;
     arguments->used += (size_t)length + 1;
@@ -211,6 +216,12 @@ static plasmon_status_t launch(struct cli_node *node, const char *program, const
     plasmon_status_t status = spawn_find(program, NULL, path, sizeof(path), err);
     int log_fd;
 
+    if (arguments->full) {
+        return pl_err_set(err, PLASMON_ELIMIT,
+                          "the options for %s have more than %zu bytes in all: shorter "
+                          "paths, or fewer",
+                          program, sizeof(arguments->text));
+    }
     if (status != PLASMON_OK) {
         return status;
     }
@@ -246,6 +257,7 @@ static bool has_ended(int pidfd)
 static bool read_log_tail(const struct cli_node *node, const char *name,
                           char text[1024 + 1], const char **out_from)
 {
+    const char *line;
     char path[128];
     ssize_t got;
     off_t end;
@@ -264,8 +276,9 @@ static bool read_log_tail(const struct cli_node *node, const char *name,
     }
     text[got] = '\0';
     *out_from = text;
-    if (end > 1024 && strchr(text, '\n') != NULL) {
-        *out_from = strchr(text, '\n') + 1; /* not in the middle of a line */
+    line      = strchr(text, '\n');
+    if (end > 1024 && line != NULL && line[1] != '\0') {
+        *out_from = line + 1; /* not in the middle of a line, unless it is the last one */
     }
     return true;
 }

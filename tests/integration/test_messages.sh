@@ -63,6 +63,10 @@ claim a_number_of_bytes_that_is_too_large starts_not 'a number below 256T' --spi
 claim a_percentage starts_not '0 to 100' --write-back 200
 claim an_option_whose_variable_was_empty starts_not '--node wants a value: NAME' --node ''
 claim a_library_folder_that_is_missing starts_not 'give the folder that has the shared objects' --library-dir /nonexistent
+long() { printf "%0$1d" 0; }
+claim long_options_are_given_to_the_head starts_not 'there are auto, locality, round-robin and pinned' --policy "$(long 5000)"
+claim options_that_are_too_long starts_not 'the options for plasmon-head have more than 65536 bytes in all' --policy "$(long 40000)" --transfer "$(long 40000)"
+claim and_nothing_of_it_runs [ -z "$(daemons)" ]
 claim a_redis_that_is_missing starts_not 'is redis-server running, and listening there?' --journal unix:/nonexistent.sock
 claim a_wait_that_is_no_number_of_seconds starts_not 'is not a number of seconds between' --reach-wait soon
 claim a_wait_of_the_head_without_one refuses 'belong to --head' "$plasmon" start --address 127.0.0.1:1 --hello-wait 3
