@@ -5,9 +5,13 @@
  */
 #include "host.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int boot_id_read(char out[64])
@@ -45,4 +49,45 @@ const char *pl_host_id(char out[PL_HOST_ID_BYTES])
     }
     (void)snprintf(out, PL_HOST_ID_BYTES, "%s:%lu", boot_id, space);
     return out;
+}
+
+/* NULL: it can be used. */
+static const char *runtime_fault(const char *runtime, bool fits)
+{
+    struct stat info;
+
+    if (runtime[0] != '/') {
+        return "is no absolute path";
+    }
+    if (stat(runtime, &info) != 0) {
+        return errno == ENOENT ? "does not exist" : strerror(errno);
+    }
+    if (!S_ISDIR(info.st_mode)) {
+        return "is no folder";
+    }
+    if (access(runtime, W_OK | X_OK) != 0) {
+        return errno == EACCES ? "is a folder that we may not write to" : strerror(errno);
+    }
+    return fits ? NULL : "is too long for the path of a socket";
+}
+
+void pl_runtime_folder(char out[PL_RUNTIME_FOLDER_BYTES], char *why, size_t why_bytes)
+{
+    const char *runtime = getenv("XDG_RUNTIME_DIR"), *fault;
+    int length;
+
+    why[0] = '\0';
+    if (runtime != NULL && runtime[0] != '\0') {
+        length = snprintf(out, PL_RUNTIME_FOLDER_BYTES, "%s/plasmon-%u", runtime,
+                          (unsigned)getuid());
+        fault  = runtime_fault(runtime, length > 0 && length < PL_RUNTIME_FOLDER_BYTES);
+        if (fault == NULL) {
+            return;
+        }
+        (void)snprintf(why, why_bytes,
+                       "XDG_RUNTIME_DIR (%.200s) %s: /tmp/plasmon-%u is used instead; set "
+                       "it to a folder of yours, or unset it",
+                       runtime, fault, (unsigned)getuid());
+    }
+    (void)snprintf(out, PL_RUNTIME_FOLDER_BYTES, "/tmp/plasmon-%u", (unsigned)getuid());
 }

@@ -154,18 +154,20 @@ static void say_finding(const Plasmon__V1__StatusReply *reply, struct pl_str *ou
     pl_str_append(out, "\n");
 }
 
-void doctor_say_oldest(const Plasmon__V1__StatusReply *reply, uint32_t most,
+void doctor_say_oldest(const Plasmon__V1__StatusReply *reply, uint32_t most, bool spills,
                        struct pl_str *out)
 {
     const Plasmon__V1__Waits *waits = reply->waits;
-    uint32_t told                   = 0;
+    uint32_t told = 0, elsewhere = 0;
     bool named = false; /* else all that is oldest is the head's own: copies, reads */
 
     for (size_t i = 0; i < waits->n_tasks; i++) {
         named = named || waits->tasks[i]->task != 0;
     }
     for (size_t i = 0; i < waits->n_tasks && told < most; i++) {
-        if (waits->tasks[i]->task != 0 || !named) {
+        if (!spills && is_spill(waits->tasks[i])) {
+            elsewhere++;
+        } else if (waits->tasks[i]->task != 0 || !named) {
             struct doctor_finding finding = doctor_find(reply, waits->tasks[i]);
 
             pl_str_append(out, "  ");
@@ -174,7 +176,8 @@ void doctor_say_oldest(const Plasmon__V1__StatusReply *reply, uint32_t most,
         }
     }
     if (told == 0) {
-        pl_str_append(out, "  none is unfinished\n");
+        pl_str_append(out, elsewhere == 0 ? "  none is unfinished\n"
+                                          : "  none but spills and restores (below)\n");
     } else if (reply->tasks_queued > told) {
         pl_str_append(out, "  these are the oldest; %llu launches are unfinished in all\n",
                       (unsigned long long)reply->tasks_queued);
@@ -272,6 +275,17 @@ static void say_peer(struct pl_str *out, const Plasmon__V1__PeerWait *peer)
 
     if (peer->client != 0) {
         if (peer->silent_ms < SILENT_TOLD_MS) {
+            return;
+        }
+        if (!peer->connected) {
+            pl_str_append(
+                out, "  client %016llx (%s) has no connection, and has said nothing for ",
+                (unsigned long long)peer->client, peer->name);
+            say_seconds(out, peer->silent_ms);
+            pl_str_append(
+                out,
+                ": it was killed, or cannot reach the head; it is given up with its refs "
+                "if it does not come back. Others do not wait for it\n");
             return;
         }
         pl_str_append(out, "  client %016llx (%s) has not read for ",
@@ -426,7 +440,7 @@ static void say_routes(const Plasmon__V1__StatusReply *reply, struct pl_str *out
 void doctor_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {
     pl_str_append(out, "tasks\n");
-    doctor_say_oldest(reply, TOLD_MAX, out);
+    doctor_say_oldest(reply, TOLD_MAX, false, out);
     pl_str_append(out, "\ndevices\n");
     for (size_t i = 0; i < reply->n_devices; i++) {
         say_device(reply, out, reply->devices[i]);

@@ -577,6 +577,13 @@ static plasmon_status_t locate_end_locked(struct plasmon_client *client,
 {
     plasmon_status_t status = request_wait_locked(client, &value->request, deadline_ns);
 
+    if (status == PLASMON_ETIMEDOUT && !value->request.answered) {
+        /* No task of this client writes it: that was waited for before. */
+        (void)error_set(
+            status,
+            "the value is still pending: another client's task is yet to write it, it is "
+            "on its way, or the head does not answer (`plasmon doctor --cluster`)");
+    }
     if (status == PLASMON_OK) {
         status = shown_in(value, form);
     }

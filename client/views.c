@@ -382,6 +382,16 @@ static plasmon_status_t lookup_locked(struct plasmon_client *client, const char 
     return error_set(PLASMON_ENOMEM, "out of host memory");
 }
 
+/* Of a cluster that ends with the program nobody else sees a name: most likely an address was forgotten. */
+static plasmon_status_t say_private(const struct request *request)
+{
+    return error_set(
+        PLASMON_ENOENT,
+        "%.400s; this client has a private cluster, which shares nothing with other "
+        "programs: start one, and set PLASMON_ADDRESS",
+        request->text);
+}
+
 plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
                                 struct plasmon_ref **out_ref)
 {
@@ -407,6 +417,9 @@ plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
     request_init(&request, &cond);
     pl_mutex_lock(&client->lock);
     status = lookup_locked(client, name, &request, &ref);
+    if (status == PLASMON_ENOENT && client->embedded.active) {
+        status = say_private(&request);
+    }
     request_close_locked(client, &request);
     pl_mutex_unlock(&client->lock);
     pl_cond_finish(&cond);

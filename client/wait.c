@@ -237,8 +237,11 @@ plasmon_status_t plasmon_wait(struct plasmon_client *client,
     if (status != PLASMON_OK) {
         return status;
     }
-    if ((count > 0 && refs == NULL) || need > count) {
-        return error_set(PLASMON_EINVAL, "need is %u of %u refs", need, count);
+    if (count > 0 && refs == NULL) {
+        return error_set(PLASMON_EINVAL, "refs is NULL");
+    }
+    if (need > count) {
+        return error_set(PLASMON_EINVAL, "need is %u, more than the %u refs", need, count);
     }
 
     pl_mutex_lock(&client->lock);

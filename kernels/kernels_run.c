@@ -77,7 +77,7 @@ static plasmon_status_t cpu_trampoline(void *args, struct pl_err *err)
     return variant->run(call, variant->op, err);
 }
 
-/* What kernel_check() cannot see: the operation of REDUCE arguments. */
+/* Of who did not tell kernel_check() the operation of REDUCE arguments. */
 static plasmon_status_t check_reduce_ops(const struct kernel_function *function,
                                          const struct kernel_arg *args, uint32_t arg_count,
                                          struct pl_err *err)

@@ -1,6 +1,7 @@
 /*
  * Shape rules (see shape_rules.h) and their tools (shape_rules_int.h).
  */
+#include "kernels/kernel_int.h"
 #include "kernels/shape_rules_int.h"
 
 #include <stdio.h>
@@ -269,6 +270,22 @@ static plasmon_status_t needs_order(const struct kernel_function *self,
         rule_is(self, args, index).text);
 }
 
+plasmon_status_t rule_needs_sum(const struct kernel_function *self,
+                                const struct kernel_arg_shape *args, uint32_t index,
+                                struct pl_err *err)
+{
+    static const char *const names[] = {"none", "sum", "product", "min", "max"};
+    uint32_t op                      = args[index].reduce_op;
+
+    if (args[index].mode != KERNEL_REDUCE || op == 0 || op == KERNEL_SUM) {
+        return PLASMON_OK;
+    }
+    return pl_err_set(err, PLASMON_EINVAL,
+                      "%s: %s is reduced by %s, needs sum; accumulate takes all operations",
+                      self->name, self->params[index].name,
+                      op < PL_COUNT(names) ? names[op] : "?");
+}
+
 RULE(into)
 {
     struct pl_shape both;
@@ -284,6 +301,9 @@ RULE(into)
         status =
             pl_err_set(err, PLASMON_ESHAPE, "%s, needs a shape that broadcasts to y %s",
                        rule_is(self, args, 1).text, pl_shape_format(&args[0].shape, shape));
+    }
+    if (status == PLASMON_OK && kernel_id_of(self) != KERNEL_ID_accumulate) {
+        status = rule_needs_sum(self, args, 0, err);
     }
     if (status == PLASMON_OK && args[0].mode == KERNEL_REDUCE) {
         status = needs_order(self, args, 0, args[0].reduce_op, err);

@@ -30,6 +30,10 @@
 struct rule_text {
     char text[256];
 };
+/* What adds into an array adds: another operation of its REDUCE argument has no meaning, accumulate's alone. */
+plasmon_status_t rule_needs_sum(const struct kernel_function *self,
+                                const struct kernel_arg_shape *args, uint32_t index,
+                                struct pl_err *err);
 struct rule_text rule_is(const struct kernel_function *self,
                          const struct kernel_arg_shape *args, uint32_t index);
 plasmon_status_t rule_same_dtype(const struct kernel_function *self,

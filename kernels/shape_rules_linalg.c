@@ -93,6 +93,9 @@ RULE(gemm_into)
     if (status == PLASMON_OK) {
         status = rule_same_dtype(self, args, 1, 0, err);
     }
+    if (status == PLASMON_OK) {
+        status = rule_needs_sum(self, args, 0, err);
+    }
     if (status != PLASMON_OK) {
         return status;
     }

@@ -26,6 +26,7 @@
 
 #include "base/alloc.h"
 #include "base/fd.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "device/device.h"
 #include "store/lanes.h"
@@ -412,14 +413,19 @@ static void listener_ready(struct store_daemon *daemon, struct store_source *sou
 
 /* ------------------------------------------------------------------------------------------------ the socket */
 
+/* The one that `plasmon` has, too. */
 static plasmon_status_t folder_default(char *out, size_t out_bytes)
 {
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    int length          = snprintf(out, out_bytes, "%s/plasmon-%u",
-                          runtime != NULL && *runtime == '/' ? runtime : "/tmp",
-                                   (unsigned)geteuid());
+    static bool told; /* asked for each kind of socket */
+    char folder[PL_RUNTIME_FOLDER_BYTES], why[512];
 
-    return length > 0 && (size_t)length < out_bytes ? PLASMON_OK : PLASMON_ELIMIT;
+    pl_runtime_folder(folder, why, sizeof(why));
+    if (why[0] != '\0' && !told) {
+        pl_warn("store", "%s", why);
+        told = true;
+    }
+    return (size_t)snprintf(out, out_bytes, "%s", folder) < out_bytes ? PLASMON_OK
+                                                                      : PLASMON_ELIMIT;
 }
 
 /* Ours, a real folder, and closed to everybody else: otherwise somebody else could put a socket there. */

@@ -41,6 +41,7 @@ struct store_spare {
     struct store_link link;
     uint64_t due_ns;     /* start one then; UINT64_MAX: not now */
     uint64_t started_ns; /* the child */
+    bool passed_over;    /* the child: killed by us, for it could not be used */
 };
 
 struct store_worker {

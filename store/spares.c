@@ -23,6 +23,7 @@
 #include <sys/epoll.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "device/device.h"
@@ -90,13 +91,21 @@ static void spare_ended(struct store_daemon *daemon, struct store_source *source
     int wait_status;
 
     (void)events;
+    if (pl_bug("store.spare_ends_late") && !worker->proc.ready) {
+        return; /* as if the system took so long */
+    }
     if (!daemon_child_reap(daemon, &worker->spare.child, &wait_status)) {
         return;
     }
     store_link_finish(&worker->spare.link);
-    if (!daemon->stopping && worker->proc.state != STORE_PROC_QUARANTINED) {
-        pl_info("store", "the spare worker of device %u ended", worker->host_device);
+    if (daemon->stopping || worker->proc.state == STORE_PROC_QUARANTINED) {
+        return;
+    }
+    pl_info("store", "the spare worker of device %u ended", worker->host_device);
+    if (!worker->spare.passed_over) {
         spare_later(daemon, worker);
+    } else if (worker->proc.state == STORE_PROC_RUNNING && worker->proc.ready) {
+        spares_plan(daemon, worker); /* when that was up, this one was still here */
     }
 }
 
@@ -114,7 +123,8 @@ static void spare_start(struct store_daemon *daemon, struct store_worker *worker
         spare_later(daemon, worker);
         return;
     }
-    spare->started_ns = pl_now_ns();
+    spare->started_ns  = pl_now_ns();
+    spare->passed_over = false;
     daemon_watch(daemon, &spare->child.source, spare->child.pidfd, EPOLLIN, spare_ended);
     pl_info("store", "spare worker of device %u started: pid %d", worker->host_device,
             (int)spare->child.pid);
@@ -176,6 +186,7 @@ bool spares_take(struct store_daemon *daemon, struct store_worker *worker)
     if (!spare_comes_along(daemon, spare) ||
         store_link_send(&spare->link, &begin, NULL, 0) != PLASMON_OK) {
         daemon_child_signal(&spare->child, SIGKILL); /* its end is seen later */
+        spare->passed_over = true;
         return false;
     }
     daemon_unwatch(daemon, &spare->child.source);

@@ -83,6 +83,16 @@ void worker_front_memory_say(const struct worker_core *core,
         pl_format_bytes(account.scratch, scratch));
 }
 
+/* What is free in sum is not made one piece by spilling more: blocks are not moved (docs/memory.md, "What is missing"). */
+static bool is_in_pieces(const struct worker_core *core, const struct worker_launch *launch)
+{
+    struct store_arena_stats stats;
+    uint64_t largest;
+
+    store_arena_get_stats(core->arena, &stats);
+    return stats.bytes_free >= bytes_wanted(launch, &largest);
+}
+
 void worker_front_starved(struct worker_core *core, struct worker_launch *launch)
 {
     struct pl_str text;
@@ -90,9 +100,12 @@ void worker_front_starved(struct worker_core *core, struct worker_launch *launch
     pl_str_init(&text);
     worker_front_memory_say(core, launch, &text);
     worker_launch_fail(
-        launch, PLASMON_EDEVMEM,
-        "%s; release refs, use smaller arrays, or more --spill-memory or a --spill-dir",
-        pl_str_text(&text));
+        launch, PLASMON_EDEVMEM, "%s; %s", pl_str_text(&text),
+        is_in_pieces(core, launch)
+            ? "enough is free in sum, but in pieces between other objects, which are not "
+              "moved: use arrays of like sizes or smaller ones, fewer at a time, or more "
+              "--device-memory"
+            : "release refs, use smaller arrays, or more --spill-memory or a --spill-dir");
     pl_str_finish(&text);
     core->waits_memory = false;
 }

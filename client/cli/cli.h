@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/host.h"
 #include "base/str.h"
 #include "plasmon/plasmon.h"
 #include "wire/wire.h"
@@ -116,7 +117,7 @@ enum cli_file {
     CLI_FILES
 };
 struct cli_node {
-    char dir[80]; /* 0700 */
+    char dir[PL_RUNTIME_FOLDER_BYTES]; /* 0700 */
     char address[256];
     char files[CLI_FILES][PATH_MAX]; /* whole paths; empty: none was given */
     struct cli_process processes[4];
@@ -124,7 +125,8 @@ struct cli_node {
 };
 
 /* The folder, made if `make`. EPERM: it is somebody else's or open to others. */
-plasmon_status_t cli_node_dir(bool make, char out[80], struct pl_err *err);
+plasmon_status_t cli_node_dir(bool make, char out[PL_RUNTIME_FOLDER_BYTES],
+                              struct pl_err *err);
 /* ENOENT: nothing was started here. */
 plasmon_status_t cli_node_read(struct cli_node *out, struct pl_err *err);
 plasmon_status_t cli_node_write(const struct cli_node *node, struct pl_err *err);

@@ -124,7 +124,7 @@ static void look_at_limits(void)
 static void look_at_folder(void)
 {
     struct pl_err err = {0};
-    char dir[80];
+    char dir[PL_RUNTIME_FOLDER_BYTES];
     plasmon_status_t status = cli_node_dir(false, dir, &err);
 
     tell(status == PLASMON_OK || status == PLASMON_ENOENT, true, "runtime folder", "%s%s",

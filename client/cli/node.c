@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/text.h"
 #include "client/cli/cli.h"
 #include "client/client_int.h"
 #include "trust/trust.h"
@@ -29,19 +30,26 @@ static const char *const file_words[CLI_FILES] = {[CLI_FILE_TOKEN]    = "token-f
                                                   [CLI_FILE_TLS_CERT] = "tls-cert ",
                                                   [CLI_FILE_TLS_KEY]  = "tls-key "};
 
-plasmon_status_t cli_node_dir(bool make, char out[80], struct pl_err *err)
+/* Whoever has another XDG_RUNTIME_DIR would look for it elsewhere, so it is said that this one is not used; once. */
+static void find_folder(char out[PL_RUNTIME_FOLDER_BYTES])
 {
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
-    struct stat info;
-    int length;
+    static bool told;
+    char why[512], clean[512];
 
-    if (runtime == NULL || runtime[0] != '/' || access(runtime, W_OK) != 0) {
-        runtime = "/tmp";
+    pl_runtime_folder(out, why, sizeof(why));
+    if (why[0] != '\0' && !told) {
+        pl_text_clean(why, clean, sizeof(clean));
+        fprintf(stderr, "plasmon: %s\n", clean);
+        told = true;
     }
-    length = snprintf(out, 80, "%s/plasmon-%u", runtime, (unsigned)getuid());
-    if (length < 0 || length >= 80) { /* a socket's whole path has 108 bytes */
-        return pl_err_set(err, PLASMON_EINVAL, "XDG_RUNTIME_DIR is too long: %s", runtime);
-    }
+}
+
+plasmon_status_t cli_node_dir(bool make, char out[PL_RUNTIME_FOLDER_BYTES],
+                              struct pl_err *err)
+{
+    struct stat info;
+
+    find_folder(out);
     if (make && mkdir(out, 0700) != 0 && errno != EEXIST) {
         return pl_err_set(err, pl_status_from_errno(errno), "cannot make %s: %s", out,
                           strerror(errno));
@@ -269,6 +277,19 @@ static void take_certificates(const struct cli_node *node, struct plasmon_option
     }
 }
 
+static void say_none(const struct cli_command *command, const struct cli_node *node,
+                     const struct pl_err *err)
+{
+    if (err->status != PLASMON_OK && err->status != PLASMON_ENOENT) {
+        (void)cli_fail(command, "%s", err->text);
+        return;
+    }
+    (void)cli_fail(command,
+                   "which cluster? None was started on this machine (`plasmon start "
+                   "--head`) that %s tells of; give --address or set PLASMON_ADDRESS",
+                   node->dir);
+}
+
 /* Without a session, or with one. */
 static struct plasmon_client *reach(const struct cli_command *command,
                                     const struct cli_cluster *cluster, bool asks)
@@ -287,9 +308,7 @@ static struct plasmon_client *reach(const struct cli_command *command,
         cluster->address != NULL ? cluster->address : getenv("PLASMON_ADDRESS");
     if (options.address == NULL || options.address[0] == '\0') {
         if (cli_node_read(&node, &err) != PLASMON_OK || node.address[0] == '\0') {
-            (void)cli_fail(command, "which cluster? None was started on this machine "
-                                    "(`plasmon start --head`); give "
-                                    "--address or set PLASMON_ADDRESS");
+            say_none(command, &node, &err);
             return NULL;
         }
         options.address = node.address;

@@ -37,6 +37,8 @@ struct start {
     const char *metrics;
     const char *lineage_bytes;
     const char *shadow_bytes;
+    const char *reach_wait;
+    const char *hello_wait;
     const char *journal;
     const char *journal_password_file;
     const char *journal_lease;
@@ -92,6 +94,13 @@ static const struct cli_option options[] = {
     {"--shadow-bytes", "BYTES", CLI_TEXT, AT(shadow_bytes),
      "with --lineage-bytes: keep a version each time so many bytes were overwritten in "
      "place [0: none]"},
+    {"--reach-wait", "SECONDS", CLI_TEXT, AT(reach_wait),
+     "with --head: a transfer between two hosts that both live and cannot reach each "
+     "other, "
+     "directly or through a third one, fails after this [60]"},
+    {"--hello-wait", "SECONDS", CLI_TEXT, AT(hello_wait),
+     "with --head: a connection or stream that has not said who it is by then is closed "
+     "[10]"},
     {"--journal", "URL", CLI_TEXT, AT(journal),
      "with --head: what is acknowledged is in this Redis, and outlives the head "
      "(docs/journal.md): redis://[user@]host[:port][/db][?prefix=P] or "
@@ -172,8 +181,9 @@ const struct cli_command cli_start = {
 struct arguments {
     char *argv[ARGS_MAX + 1];
     unsigned count;
-    char text[4096];
+    char text[16 * PATH_MAX]; /* some of them are paths */
     size_t used;
+    bool full; /* something was left out: launch() says so */
 };
 
 /* "--name=value"; nothing when value is NULL. */
@@ -187,7 +197,11 @@ static void add(struct arguments *arguments, const char *name, const char *value
     }
     length = snprintf(arguments->text + arguments->used, room, "%s%s%s", name,
                       value[0] != '\0' ? "=" : "", value);
-    PL_CHECK(length > 0 && (size_t)length < room && arguments->count < ARGS_MAX);
+    PL_CHECK(length > 0 && arguments->count < ARGS_MAX);
+    if ((size_t)length >= room) {
+        arguments->full = true;
+        return;
+    }
     arguments->argv[arguments->count++] = arguments->text + arguments->used;
     arguments->argv[arguments->count]   = NULL;
     arguments->used += (size_t)length + 1;
@@ -202,6 +216,12 @@ static plasmon_status_t launch(struct cli_node *node, const char *program, const
     plasmon_status_t status = spawn_find(program, NULL, path, sizeof(path), err);
     int log_fd;
 
+    if (arguments->full) {
+        return pl_err_set(err, PLASMON_ELIMIT,
+                          "the options for %s have more than %zu bytes in all: shorter "
+                          "paths, or fewer",
+                          program, sizeof(arguments->text));
+    }
     if (status != PLASMON_OK) {
         return status;
     }
@@ -237,6 +257,7 @@ static bool has_ended(int pidfd)
 static bool read_log_tail(const struct cli_node *node, const char *name,
                           char text[1024 + 1], const char **out_from)
 {
+    const char *line;
     char path[128];
     ssize_t got;
     off_t end;
@@ -255,8 +276,9 @@ static bool read_log_tail(const struct cli_node *node, const char *name,
     }
     text[got] = '\0';
     *out_from = text;
-    if (end > 1024 && strchr(text, '\n') != NULL) {
-        *out_from = strchr(text, '\n') + 1; /* not in the middle of a line */
+    line      = strchr(text, '\n');
+    if (end > 1024 && line != NULL && line[1] != '\0') {
+        *out_from = line + 1; /* not in the middle of a line, unless it is the last one */
     }
     return true;
 }
@@ -319,6 +341,8 @@ static void head_arguments(const struct start *start, const char *unix_address,
     add(arguments, "--metrics", start->metrics);
     add(arguments, "--lineage-bytes", start->lineage_bytes);
     add(arguments, "--shadow-bytes", start->shadow_bytes);
+    add(arguments, "--reach-wait", start->reach_wait);
+    add(arguments, "--hello-wait", start->hello_wait);
     add(arguments, "--journal", start->journal);
     add(arguments, "--journal-password-file", start->journal_password_file);
     add(arguments, "--journal-lease", start->journal_lease);
@@ -913,11 +937,12 @@ static int check_options(const struct start *start)
         (start->port != 0 || start->listen.count > 0 || start->transfer != NULL ||
          start->policy != NULL || start->namespaces != NULL || start->metrics != NULL ||
          start->lineage_bytes != NULL || start->shadow_bytes != NULL ||
-         start->journal != NULL || start->token_before != NULL)) {
+         start->reach_wait != NULL || start->hello_wait != NULL || start->journal != NULL ||
+         start->token_before != NULL)) {
         return cli_usage(&cli_start,
                          "--port, --listen, --transfer, --policy, --namespaces, --metrics, "
-                         "--lineage-bytes, --shadow-bytes, --journal and --token-before "
-                         "belong to --head");
+                         "--lineage-bytes, --shadow-bytes, --reach-wait, --hello-wait, "
+                         "--journal and --token-before belong to --head");
     }
     if (start->journal_password_file != NULL && start->journal == NULL) {
         return cli_usage(&cli_start, "--journal-password-file belongs to --journal");

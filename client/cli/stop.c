@@ -37,7 +37,7 @@ static int run(int argc, char **argv)
     }
     if (cli_node_read(&node, &err) != PLASMON_OK) {
         if (err.status == PLASMON_ENOENT) {
-            printf("nothing runs here\n");
+            printf("nothing runs here that %s tells of\n", node.dir);
             return CLI_OK;
         }
         return cli_fail(&cli_stop, "%s", err.text);

@@ -188,7 +188,7 @@ static void say(const Plasmon__V1__StatusReply *reply, const struct sample *befo
     say_devices(reply, before, now, out);
     if (reply->waits != NULL && reply->tasks_queued > 0) {
         pl_str_append(out, "\n");
-        doctor_say_oldest(reply, OLDEST_TOLD, out);
+        doctor_say_oldest(reply, OLDEST_TOLD, true, out);
     }
 }
 

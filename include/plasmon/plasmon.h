@@ -279,6 +279,10 @@ plasmon_status_t plasmon_publish(struct plasmon_client *client, const char *name
                                  struct plasmon_ref *ref);
 /**
  * A ref to the version published under `name`. Writing to it makes a version of one's own.
+ *
+ * That version may have been published before it was made. What reads it (plasmon_get, plasmon_map, a call) waits for it, and fails if it fails;
+ * plasmon_state, plasmon_wait, plasmon_on_ready and plasmon_cancel know of this client's own calls alone, so until one of these writes to the ref it
+ * counts as ready for them.
  * @param out_ref  Owned.
  * @return PLASMON_OK, EINVAL (the name; in a callback), ELIMIT (a longer name), ENOENT (nothing has it in this namespace), ECLOSED, EFORKED.
  *         Waits for the head's answer.

@@ -104,6 +104,13 @@ void test_set_timeout(unsigned seconds)
     }
 }
 
+void test_need_timeout(unsigned seconds)
+{
+    if (atomic_load(&child.report->deadline_ns) < pl_now_ns() + seconds * 1000000000ull) {
+        test_set_timeout(seconds);
+    }
+}
+
 void test_expect_log(void)
 {
     atomic_store(&log_expected, 1);

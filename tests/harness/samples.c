@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -154,6 +155,13 @@ TEST(leaves_a_daemon_and_waits)
     }
     leave_a_daemon();
     hang();
+}
+
+TEST(needs_less_time_than_it_has)
+{
+    test_need_timeout(1000);
+    test_need_timeout(0);
+    (void)poll(NULL, 0, 200); /* whose time is over is ended meanwhile */
 }
 
 static int tests_before;

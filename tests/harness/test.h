@@ -25,6 +25,7 @@ _Noreturn void test_fail(const char *file, int line, const char *format, ...)
 _Noreturn void test_skip(const char *format, ...)
     __attribute__((format(printf, 1, 2))); /* says why; counts as skipped */
 void test_set_timeout(unsigned seconds);   /* for this test; default 30 */
+void test_need_timeout(unsigned seconds);  /* the same, unless it has more already */
 void test_expect_log(void); /* warnings and errors are expected from here on */
 /*
  * As long as `ms` on an idle machine: more on a machine whose processors have a queue. For promises like "gone within two seconds", which

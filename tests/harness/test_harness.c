@@ -111,6 +111,11 @@ TEST(a_test_past_its_time_is_ended)
     expect("hangs", 1, "\nnot ok 1 hangs\n", "timed out");
 }
 
+TEST(a_helper_that_needs_less_time_takes_none_away)
+{
+    expect("needs_less_time_than_it_has", 0, "\nok 1 needs_less_time_than_it_has\n", "");
+}
+
 TEST(a_skipped_test_says_why_and_is_not_passed)
 {
     expect("skips", 77, "\nok 1 skips # SKIP there is no unicorn here\n", "");
@@ -172,7 +177,7 @@ TEST(one_failure_does_not_stop_the_others)
     const char *text       = pl_str_text(&outcome.text);
 
     ASSERT_EQ(outcome.exit_status, 1);
-    ASSERT_CONTAINS(text, "\n1..20\n");
+    ASSERT_CONTAINS(text, "\n1..21\n");
     ASSERT_CONTAINS(text, "\nok 1 passes\n");
     ASSERT_CONTAINS(text, "\nnot ok 3 crashes\n");
     ASSERT_CONTAINS(text, "\nnot ok 5 hangs\n");

@@ -39,7 +39,7 @@ void cluster_tag(void)
     ASSERT_EQ(setenv("TMPDIR", folder, 1), 0);
     ASSERT_EQ(unsetenv("PLASMON_ADDRESS"), 0);
     ASSERT_EQ(unsetenv("PLASMON_TOKEN"), 0);
-    test_set_timeout(60);
+    test_need_timeout(60);
 }
 
 const char *cluster_folder(void)

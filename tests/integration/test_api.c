@@ -276,6 +276,12 @@ TEST(a_published_version_stays_and_a_writer_gets_its_own)
     CLUSTER_OK(plasmon_publish(client, "ramp", NULL));
     ASSERT_STATUS(plasmon_lookup(client, "ramp", &found), PLASMON_ENOENT);
     ASSERT_CONTAINS(plasmon_error(client), "\"ramp\" in namespace \"default\"");
+    ASSERT_CONTAINS(plasmon_error(client), "private cluster, which shares nothing");
+    ASSERT_CONTAINS(plasmon_error(client), "set PLASMON_ADDRESS");
+    ASSERT_STATUS(plasmon_wait(client, NULL, 2, 2, 0, NULL, NULL), PLASMON_EINVAL);
+    ASSERT_STR(plasmon_error(client), "refs is NULL");
+    ASSERT_STATUS(plasmon_wait(client, &again, 1, 3, 0, NULL, NULL), PLASMON_EINVAL);
+    ASSERT_STR(plasmon_error(client), "need is 3, more than the 1 refs");
     cluster_expect_ramp(client, again, 100, 0, 1);
     plasmon_finish(client);
 }

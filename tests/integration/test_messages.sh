@@ -18,7 +18,7 @@ starts_not() { # WORDS OPTION..
     shift
     refuses "$words" "$plasmon" start --head --cpu-devices 1 --gpus none --device-memory 64M "$@"
 }
-start() { "$plasmon" start --head --cpu-devices 1 --gpus none --device-memory 64M --node here; }
+start() { "$plasmon" start --head --cpu-devices 1 --gpus none --device-memory 64M --node here --reach-wait 7 --hello-wait 8.5; }
 says() { # WORDS COMMAND..
     words=$1
     shift
@@ -39,13 +39,43 @@ help_fits() {
     ! grep -n '.\{101\}' "$XDG_RUNTIME_DIR/help"
 }
 
+# In a folder that cannot be used another one is taken, which all commands say, so that nobody looks for the cluster elsewhere.
+elsewhere() { # COMMAND..
+    said=$(unset PLASMON_ADDRESS && XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR/none "$@" 2>&1)
+    echo "$said"
+    [ "$(echo "$said" | grep -c "^plasmon: XDG_RUNTIME_DIR ($XDG_RUNTIME_DIR/none) does not exist: /tmp/plasmon-$(id -u) is used instead;")" -eq 1 ]
+}
+none_is_told_with_where_it_was_looked_for() {
+    refuses "that $XDG_RUNTIME_DIR/plasmon-$(id -u) tells of" "$plasmon" status && "$plasmon" stop | grep "that $XDG_RUNTIME_DIR/plasmon-$(id -u) tells of"
+}
+somebody_elses() {
+    mkdir -m 755 "$XDG_RUNTIME_DIR/open" "$XDG_RUNTIME_DIR/open/plasmon-$(id -u)"
+    XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR/open refuses 'is not a folder of ours with mode 0700' "$plasmon" status
+}
+head_has() { # ARGUMENT..
+    for argument in "$@"; do
+        tr '\0' '\n' <"/proc/$(tagged plasmon-head)/cmdline" | grep -qx -e "$argument" || return 1
+    done
+}
+
 claim help_fits_a_hundred_columns help_fits
 claim a_number_of_bytes_that_is_too_large starts_not 'a number below 256T' --spill-memory 900T
 claim a_percentage starts_not '0 to 100' --write-back 200
 claim an_option_whose_variable_was_empty starts_not '--node wants a value: NAME' --node ''
 claim a_library_folder_that_is_missing starts_not 'give the folder that has the shared objects' --library-dir /nonexistent
+long() { printf "%0$1d" 0; }
+claim long_options_are_given_to_the_head starts_not 'there are auto, locality, round-robin and pinned' --policy "$(long 5000)"
+claim options_that_are_too_long starts_not 'the options for plasmon-head have more than 65536 bytes in all' --policy "$(long 40000)" --transfer "$(long 40000)"
+claim and_nothing_of_it_runs [ -z "$(daemons)" ]
 claim a_redis_that_is_missing starts_not 'is redis-server running, and listening there?' --journal unix:/nonexistent.sock
+claim a_wait_that_is_no_number_of_seconds starts_not 'is not a number of seconds between' --reach-wait soon
+claim a_wait_of_the_head_without_one refuses 'belong to --head' "$plasmon" start --address 127.0.0.1:1 --hello-wait 3
+claim where_no_cluster_was_found none_is_told_with_where_it_was_looked_for
+claim a_folder_that_is_open_to_others somebody_elses
+claim a_runtime_folder_that_is_missing elsewhere "$plasmon" status
+claim and_others_say_so_too elsewhere "$plasmon" doctor
 claim a_cluster_starts start
+claim the_head_has_what_it_was_given head_has --reach-wait=7 --hello-wait=8.5
 claim a_state_that_there_is_not refuses 'there are queued, sent, running, ending, failed' "$plasmon" tasks --state asleep
 claim the_end_of_a_drain_is_told says 'work is placed on here again' "$plasmon" drain here --undo
 claim a_file_that_cannot_be_written_before_it_was_recorded refuses 'cannot write /nonexistent/trace.json: No such file or directory; nothing was done' "$plasmon" timeline --seconds 300 --out /nonexistent/trace.json

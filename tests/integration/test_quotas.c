@@ -199,6 +199,30 @@ TEST(sessions_over_the_quota_are_refused)
     plasmon_finish(first);
 }
 
+TEST(what_another_client_is_yet_to_write_is_waited_for_and_told)
+{
+    struct plasmon_client *writer, *reader;
+    struct plasmon_ref *x, *spin, *found;
+    float out[SHORT];
+
+    begin();
+    writer = join("default");
+    reader = join("default");
+    x      = cluster_fill(writer, SHORT, 1, 0);
+    cluster_spin(writer, x, LONG_US, 0, &spin);
+    CLUSTER_OK(plasmon_publish(writer, "late", x));
+    CLUSTER_OK(plasmon_lookup(reader, "late", &found));
+    ASSERT_STATUS(plasmon_get(reader, found, out, sizeof(out), 100), PLASMON_ETIMEDOUT);
+    ASSERT_CONTAINS(plasmon_error(reader), "another client's task is yet to write it");
+    ASSERT_STATUS(plasmon_lookup(reader, "early", &found), PLASMON_ENOENT);
+    ASSERT_NULL(strstr(plasmon_error(reader), "private"));
+    CLUSTER_OK(plasmon_cancel_force(writer, spin));
+    ASSERT_STATUS(plasmon_get(reader, found, out, sizeof(out), CLUSTER_WAIT_MS),
+                  PLASMON_ECANCELLED);
+    plasmon_finish(reader);
+    plasmon_finish(writer);
+}
+
 TEST(what_is_published_outlives_its_client_in_its_own_namespace)
 {
     struct plasmon_client *team, *other;

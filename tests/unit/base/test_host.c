@@ -2,7 +2,9 @@
 
 #include "base/host.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,6 +45,51 @@ TEST(processes_of_one_host_agree)
     ASSERT_STR(pl_host_id(id), childs);
     (void)close(ends[0]);
     (void)close(ends[1]);
+}
+
+static const char *runtime_folder(const char *runtime)
+{
+    static char folder[PL_RUNTIME_FOLDER_BYTES], said[2 * 512];
+    char why[512];
+
+    if (runtime == NULL) {
+        ASSERT_EQ(unsetenv("XDG_RUNTIME_DIR"), 0);
+    } else {
+        ASSERT_EQ(setenv("XDG_RUNTIME_DIR", runtime, 1), 0);
+    }
+    pl_runtime_folder(folder, why, sizeof(why));
+    (void)snprintf(said, sizeof(said), "%s|%s", folder, why);
+    return said;
+}
+
+TEST(a_runtime_folder_that_cannot_be_used_is_told_with_what_is_used_instead)
+{
+    char ours[] = "/tmp/plho-XXXXXX", path[256], wanted[512], fallback[64];
+
+    (void)snprintf(fallback, sizeof(fallback), "/tmp/plasmon-%u", (unsigned)getuid());
+    (void)snprintf(wanted, sizeof(wanted), "%s|", fallback);
+    ASSERT_STR(runtime_folder(NULL), wanted);
+    ASSERT_STR(runtime_folder(""), wanted);
+    ASSERT_NOT_NULL(mkdtemp(ours));
+    (void)snprintf(wanted, sizeof(wanted), "%s/plasmon-%u|", ours, (unsigned)getuid());
+    ASSERT_STR(runtime_folder(ours), wanted);
+
+    (void)snprintf(wanted, sizeof(wanted),
+                   "%s|XDG_RUNTIME_DIR (relative) is no absolute path: %s is used instead",
+                   fallback, fallback);
+    ASSERT_CONTAINS(runtime_folder("relative"), wanted);
+    (void)snprintf(path, sizeof(path), "%s/none", ours);
+    ASSERT_CONTAINS(runtime_folder(path), "/none) does not exist: /tmp/plasmon-");
+    ASSERT_CONTAINS(runtime_folder("/dev/null"), "(/dev/null) is no folder: ");
+    (void)snprintf(path, sizeof(path), "%s/%0*u", ours, PL_RUNTIME_FOLDER_BYTES, 0u);
+    ASSERT_EQ(mkdir(path, 0700), 0);
+    ASSERT_CONTAINS(runtime_folder(path), " is too long for the path of a socket: ");
+    ASSERT_EQ(rmdir(path), 0);
+    ASSERT_EQ(chmod(ours, 0500), 0);
+    if (getuid() != 0) { /* who may write everywhere */
+        ASSERT_CONTAINS(runtime_folder(ours), "is a folder that we may not write to: ");
+    }
+    ASSERT_EQ(rmdir(ours), 0);
 }
 
 TEST_MAIN()

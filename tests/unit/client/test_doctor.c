@@ -126,6 +126,57 @@ TEST(what_waits_for_another_launch_is_followed_to_it)
     ASSERT_STR(doctor_find(&reply, &task[3]).cause->name, "runs");
 }
 
+static unsigned lines_with(const char *said, const char *words)
+{
+    unsigned count = 0;
+
+    for (const char *at = strstr(said, words); at != NULL; at = strstr(at + 1, words)) {
+        count++;
+    }
+    return count;
+}
+
+/* Where no task of a client is among the oldest, the head's own launches are told, and spills have a part of their own. */
+TEST(a_spill_is_listed_once)
+{
+    begin();
+    task[0].task = 0;
+    task[3].task = 0;
+    ASSERT_EQ(lines_with(said(false), "  launch 1 "), 1);
+    ASSERT_EQ(lines_with(pl_str_text(&text), "launch 2 spill of 3.0 MiB to host memory of "
+                                             "n1 on device 0 has waited"),
+              1);
+    ASSERT_EQ(lines_with(pl_str_text(&text), "launch 3 restore of 1.0 MiB from host memory "
+                                             "of n1 on device 0 has waited"),
+              1);
+    tasks[0]      = &task[1];
+    waits.n_tasks = 1;
+    ASSERT_CONTAINS(said(false), "tasks\n  none but spills and restores (below)\n");
+    tasks[0] = &task[0];
+    pl_str_finish(&text);
+}
+
+TEST(a_client_that_was_killed_is_none_that_does_not_read)
+{
+    static Plasmon__V1__PeerWait peer, *peers[] = {&peer};
+
+    begin();
+    plasmon__v1__peer_wait__init(&peer);
+    peer.client    = 0x17;
+    peer.name      = words("producer");
+    peer.silent_ms = 1900;
+    peer.bytes     = 106;
+    waits.peers    = peers;
+    waits.n_peers  = 1;
+    ASSERT_CONTAINS(said(false),
+                    "client 0000000000000017 (producer) has no connection, and "
+                    "has said nothing for 1.9 s: it was killed, or ");
+    peer.connected = true;
+    ASSERT_CONTAINS(said(false),
+                    "(producer) has not read for 1.9 s, 106 B are kept for it");
+    pl_str_finish(&text);
+}
+
 TEST(who_is_advised_to_end_a_function_is_one_who_can)
 {
     begin();

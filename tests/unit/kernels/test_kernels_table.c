@@ -662,7 +662,14 @@ TEST(modes_must_fit)
     ASSERT_OK(kernel_check(gemm_into, args, 3, scalar, 4, &err));
     args[0].mode = KERNEL_REDUCE;
     ASSERT_OK(kernel_check(gemm_into, args, 3, scalar, 4, &err));
-    scalar[1].f = 0.5;
+    args[0].reduce_op = KERNEL_SUM;
+    ASSERT_OK(kernel_check(gemm_into, args, 3, scalar, 4, &err));
+    args[0].reduce_op = KERNEL_PROD;
+    ASSERT_STATUS(kernel_check(gemm_into, args, 3, scalar, 4, &err), PLASMON_EINVAL);
+    ASSERT_STR(err.text, "gemm_into: c is reduced by product, needs sum; accumulate takes "
+                         "all operations");
+    args[0].reduce_op = KERNEL_SUM;
+    scalar[1].f       = 0.5;
     ASSERT_STATUS(kernel_check(gemm_into, args, 3, scalar, 4, &err), PLASMON_EINVAL);
     ASSERT_CONTAINS(err.text, "beta is 0.5, needs 1");
     scalar[1].f  = 1;
@@ -673,6 +680,24 @@ TEST(modes_must_fit)
     args[1].mode = KERNEL_INOUT;
     ASSERT_STATUS(kernel_check(gemm_into, args, 3, scalar, 4, &err), PLASMON_EINVAL);
     ASSERT_STR(err.text, "gemm_into: a is passed as INOUT, needs IN");
+}
+
+TEST(what_adds_into_an_array_is_reduced_by_sum_alone)
+{
+    static const char *const names[] = {"axpy", "add_into", "accumulate"};
+    struct kernel_arg_shape args[2]  = {parse_shape("f32[4]", KERNEL_REDUCE),
+                                        parse_shape("f32[4]", KERNEL_IN)};
+    union kernel_scalar scalar       = {.f = 1};
+    struct pl_err err                = {0};
+
+    for (uint32_t i = 0; i < PL_COUNT(names); i++) {
+        for (uint32_t op = KERNEL_SUM; op <= KERNEL_MAX; op++) {
+            args[0].reduce_op = op;
+            ASSERT_EQ(
+                kernel_check(kernel_by_name(names[i]), args, 2, &scalar, i == 0, &err),
+                op == KERNEL_SUM || i == 2 ? PLASMON_OK : PLASMON_EINVAL);
+        }
+    }
 }
 
 TEST(a_fold_takes_64_partials_and_no_more)

@@ -457,6 +457,28 @@ TEST(a_hole_that_is_hardly_too_small_is_told_to_the_byte)
     fake_destroy(fake);
 }
 
+TEST(what_is_free_in_pieces_is_not_told_to_be_too_little)
+{
+    struct fake *fake = fake_create();
+
+    fake->grow_bytes = FAKE_CHUNK;
+    for (uint32_t i = 1; i <= 4; i++) { /* floats: all of it */
+        fake_fill(fake, i, i, FAKE_CHUNK / 16);
+    }
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    fake_finish(fake, 0, 3);
+    fake_finish(fake, 1, 4);
+    fake_free(fake, 1);
+    fake_free(fake, 3);
+    fake_fill(fake, 5, 5, FAKE_CHUNK / 8);
+    fake_starve(fake, 5);
+    ASSERT_CONTAINS(fake->last_text, "the largest hole is 256.0 KiB");
+    ASSERT_CONTAINS(fake->last_text, "enough is free in sum, but in pieces");
+    ASSERT_NULL(strstr(fake->last_text, "--spill"));
+    fake_destroy(fake);
+}
+
 TEST(starving_names_who_has_the_memory)
 {
     struct fake *fake = fake_create();
