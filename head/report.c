@@ -182,6 +182,7 @@ plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
             struct head_task *task = head_device_task(device, seq);
 
             if (task != NULL && !task->ended) {
+                head_reach_came(core, task);
                 head_task_ended(core, task);
             }
         }
