@@ -510,6 +510,7 @@ static void worker_released(void *user, uint64_t arg, void *data)
     (void)arg;
     (void)data;
     store_timeline_release(worker->timeline);
+    sim_numbers_refresh(sim);
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         sim_worker_doorbell(&sim->workers[i]);
     }
