@@ -171,6 +171,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
     pl_map_init(&core->pairs);
     pl_map_init(&core->teams);
     pl_map_init(&core->ways);
+    pl_list_init(&core->hosts_apart);
     pl_map_init(&core->requests);
     pl_map_init(&core->lookahead.unborn);
     pl_list_init(&core->shadows);

@@ -169,9 +169,10 @@ struct head_core {
     uint32_t cut_finely; /* so many large pieces are, next (move_launch.c) */
     uint64_t plan;       /* number of the call that is being planned: head_buffer.kept */
     struct pl_map ways;  /* from and to -> head_way */
-    struct pl_map pairs; /* src and dst -> head_pair */
-    uint64_t pair_uses;  /* of teams, too */
-    struct pl_map teams; /* number -> head_team */
+    struct pl_list hosts_apart; /* head_hosts_apart.link (reach.c) */
+    struct pl_map pairs;        /* src and dst -> head_pair */
+    uint64_t pair_uses;         /* of teams, too */
+    struct pl_map teams;        /* number -> head_team */
     struct head_lineage lineage;
     struct head_labels labels; /* of tiles */
     struct pl_list shadows;    /* head_shadow.link */

@@ -67,6 +67,7 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
     device->death = head_strdup(text);
     pl_warn("head", "device %u on %s is gone: %s", device->index, device->node, text);
     head_bulk_tell(core, device);
+    head_reach_gone(core, device);
 
     /* Whatever was to run there fails; it is closed in order, so that readers find their failure. */
     for (uint64_t seq = device->seq_oldest; seq <= device->seq_last; seq++) {

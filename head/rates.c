@@ -60,6 +60,7 @@ void head_rates_destroy(struct head_core *core)
     uint64_t key;
     void *value;
 
+    head_reach_destroy(core);
     while (pl_map_next(&core->ways, &i, &key, &value)) {
         struct head_way *way = value;
 
@@ -270,7 +271,7 @@ bool head_rates_nccl(struct head_core *core, const struct head_device *from,
 
 /* ---------------------------------------------------------------------------------------- checkpoints */
 
-enum { WAY_NUMBERS = 6, RATE_NUMBERS = 8 };
+enum { WAY_NUMBERS = 7, RATE_NUMBERS = 8 };
 
 void head_rates_save(const struct head_core *core, struct head_bytes *out)
 {
@@ -280,9 +281,9 @@ void head_rates_save(const struct head_core *core, struct head_bytes *out)
     head_bytes_varint(out, core->ways.count);
     for (size_t i = 0; pl_map_next(&core->ways, &i, &key, &value);) {
         const struct head_way *way          = value;
-        const uint64_t numbers[WAY_NUMBERS] = {way->from,        way->to,
-                                               way->chosen,      way->other_after,
-                                               way->other_bytes, way->explored};
+        const uint64_t numbers[WAY_NUMBERS] = {
+            way->from,        way->to,       way->chosen, way->other_after,
+            way->other_bytes, way->explored, way->alone};
 
         for (size_t n = 0; n < WAY_NUMBERS; n++) {
             head_bytes_varint(out, numbers[n]);
@@ -323,6 +324,7 @@ void head_rates_load(struct head_core *core, struct head_reader *in)
         uint32_t to   = (uint32_t)head_load_below(in, WIRE_DEVICES_MAX);
         struct head_way *way;
         char *unreached;
+        bool alone;
 
         if (in->bad || from >= core->devices.count || to >= core->devices.count) {
             in->bad = true;
@@ -333,13 +335,10 @@ void head_rates_load(struct head_core *core, struct head_reader *in)
         way->other_after = (uint32_t)head_load_below(in, UINT32_MAX);
         way->other_bytes = head_load_number(in);
         way->explored    = head_load_number(in);
+        alone            = head_load_flag(in);
         unreached        = head_load_text(in);
-        if (unreached[0] != '\0') {
-            pl_free(way->unreached);
-            way->unreached = unreached;
-        } else {
-            pl_free(unreached);
-        }
+        head_reach_restore(core, way, unreached, alone);
+        pl_free(unreached);
         for (uint32_t route = 0; route < HEAD_RATE_ROUTES; route++) {
             rate_load(in, &way->rates[route]);
         }
@@ -396,12 +395,32 @@ static plasmon_status_t way_status(struct head_core *core, struct wire_arena *ar
     return out->rates != NULL ? PLASMON_OK : PLASMON_ENOMEM;
 }
 
+/* One line has it for all devices of two hosts that are apart; but what is of two devices alone is in a line of its own. */
+static bool first_of_hosts(struct head_core *core, const struct head_way *way,
+                           struct pl_map *told)
+{
+    void *hosts  = head_reach_hosts(core, head_device_at(core, way->from),
+                                    head_device_at(core, way->to));
+    uint64_t key = (uint64_t)(uintptr_t)hosts;
+
+    if (hosts == NULL) {
+        return true;
+    }
+    if (pl_map_get(told, key) != NULL) {
+        return false;
+    }
+    PL_CHECK(pl_map_set(told, key, hosts) == PLASMON_OK);
+    return true;
+}
+
 plasmon_status_t head_rates_status(struct head_core *core, struct wire_arena *arena,
                                    Plasmon__V1__StatusReply *out)
 {
     size_t count = core->ways.count, at = 0;
     struct head_way **ways =
         wire_arena_alloc(arena, (count + 1) * sizeof(struct head_way *));
+    plasmon_status_t status = PLASMON_OK;
+    struct pl_map told; /* hosts -> themselves */
     uint64_t key;
     void *way;
 
@@ -413,15 +432,17 @@ plasmon_status_t head_rates_status(struct head_core *core, struct wire_arena *ar
         ways[at++] = way;
     }
     qsort(ways, at, sizeof(struct head_way *), compare_ways);
-    for (size_t i = 0; i < at; i++) {
+    pl_map_init(&told);
+    for (size_t i = 0; i < at && status == PLASMON_OK; i++) {
         Plasmon__V1__RouteChoice *choice = wire_arena_alloc(arena, sizeof(*choice));
 
-        if (choice == NULL || way_status(core, arena, ways[i], choice) != PLASMON_OK) {
-            return PLASMON_ENOMEM;
-        }
-        if (choice->n_rates > 0 || ways[i]->unreached != NULL) {
+        status = choice == NULL ? PLASMON_ENOMEM : way_status(core, arena, ways[i], choice);
+        if (status == PLASMON_OK &&
+            (choice->n_rates > 0 ||
+             (ways[i]->unreached != NULL && first_of_hosts(core, ways[i], &told)))) {
             out->choices[out->n_choices++] = choice;
         }
     }
-    return PLASMON_OK;
+    pl_map_finish(&told);
+    return status;
 }

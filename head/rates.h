@@ -46,6 +46,7 @@ struct head_way {
     uint64_t explored;    /* transfers that went the other way to measure it */
     char *
         unreached; /* owned: bytes are ready, and this is why none goes (reach.c); NULL: all is well */
+    bool alone; /* .. and between other devices of the two hosts some do */
 };
 
 /* What one worker reports of one pair. */

@@ -7,6 +7,11 @@
  * is refused for a mark; what has no other way begins, and goes through if the network is well again. The bound is ours: when it is over, each SEND that
  * the last attempt was made for fails, and with it its RECV and who reads from that. (Where calls are on record they run again, by the mark elsewhere.)
  *
+ * A MARK COUNTS FOR BOTH HOSTS. A report is of two devices, but between all devices of two hosts is one network: one address, of the store, and a port for each device. So
+ * what is noted of one way is taken to be so for each of them, in that direction, and nobody finds it out once more by waiting for the whole bound. A report that all is
+ * well says little, for who sends nothing misses nothing; but bytes that arrive between the two hosts do: then what is noted is of those
+ * devices alone (a firewall that lets some ports through), and of the others nothing is.
+ *
  * NOBODY WAITS ON. Both workers, with whom we can talk, are told to let go of these chunks (transfer_bulk_give_up): the sender's device finds its slots
  * taken, the receiver's its chunks there, without bytes, and both launches end. A worker that is replaced is told again before its launches come again,
  * so the orders are lost with nobody. The launches fail before either is told: whatever lies in the receiver's memory then, nobody reads it.
@@ -64,33 +69,222 @@ void head_reach_tell_again(struct head_device *device)
 
 /* ---------------------------------------------------------------------------------------- marks */
 
-static void gets_through(struct head_way *way)
+/* Of two hosts, one direction: there is one as long as something is noted of a way between devices of theirs. */
+struct head_hosts_apart {
+    struct pl_list link;
+    const char *from; /* head_device.host */
+    const char *to;
+    uint32_t noted; /* ways .. */
+    uint32_t alone; /* .. of them that count for themselves alone */
+    char *why;      /* owned: of the last report */
+};
+
+static struct head_hosts_apart *hosts_of(const struct head_core *core, const char *from,
+                                         const char *to)
 {
-    pl_free(way->unreached);
-    way->unreached = NULL;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &core->hosts_apart) {
+        struct head_hosts_apart *hosts =
+            pl_container_of(pos, struct head_hosts_apart, link);
+
+        if (hosts->from == from && hosts->to == to) {
+            return hosts;
+        }
+    }
+    return NULL;
 }
 
-void head_reach_forget(struct head_core *core, const struct head_device *from)
+static const struct head_device *device_of(const struct head_core *core, uint32_t index)
+{
+    return *(struct head_device *const *)pl_vec_at(&core->devices, index);
+}
+
+static struct head_hosts_apart *hosts_of_way(const struct head_core *core,
+                                             const struct head_way *way)
+{
+    return hosts_of(core, device_of(core, way->from)->host, device_of(core, way->to)->host);
+}
+
+static void hosts_free(struct head_hosts_apart *hosts)
+{
+    pl_list_remove(&hosts->link);
+    pl_free(hosts->why);
+    pl_free(hosts);
+}
+
+static void note(struct head_core *core, struct head_way *way, const char *why)
+{
+    struct head_hosts_apart *hosts = hosts_of_way(core, way);
+
+    if (hosts == NULL) {
+        hosts       = head_alloc(sizeof(*hosts));
+        hosts->from = device_of(core, way->from)->host;
+        hosts->to   = device_of(core, way->to)->host;
+        pl_list_init(&hosts->link);
+        pl_list_add_tail(&core->hosts_apart, &hosts->link);
+    }
+    hosts->noted += way->unreached == NULL;
+    pl_free(way->unreached);
+    way->unreached = head_strdup(why);
+    if (!way->alone) {
+        pl_free(hosts->why);
+        hosts->why = head_strdup(why);
+    }
+}
+
+static void gets_through(struct head_core *core, struct head_way *way)
+{
+    struct head_hosts_apart *hosts;
+
+    if (way->unreached == NULL) {
+        return;
+    }
+    hosts = hosts_of_way(core, way);
+    hosts->noted--;
+    hosts->alone -= way->alone;
+    way->alone = false;
+    pl_free(way->unreached);
+    way->unreached = NULL;
+    if (hosts->noted == 0) {
+        hosts_free(hosts);
+    }
+}
+
+void head_reach_restore(struct head_core *core, struct head_way *way, const char *why,
+                        bool alone)
+{
+    if (why[0] != '\0') {
+        gets_through(core, way);
+        way->alone = alone;
+        note(core, way, why);
+        hosts_of_way(core, way)->alone += alone;
+    }
+}
+
+void head_reach_destroy(struct head_core *core)
+{
+    while (!pl_list_empty(&core->hosts_apart)) {
+        hosts_free(pl_list_first(&core->hosts_apart, struct head_hosts_apart, link));
+    }
+}
+
+void head_reach_came(struct head_core *core, const struct head_task *receive)
+{
+    const struct head_device *to = receive->device;
+    const struct head_device *from;
+    struct head_hosts_apart *hosts;
+    uint64_t key;
+    void *value;
+
+    if (pl_list_empty(&core->hosts_apart) ||
+        !unfinished_half(receive, PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV) ||
+        receive->given_up) {
+        return;
+    }
+    from = head_device_at(core, receive->peer);
+    if (from->gone || head_pair_whole(core, from, to, receive->pair)) {
+        return; /* its half ends without bytes; by NCCL, which has ports of its own */
+    }
+    hosts = hosts_of(core, from->host, to->host);
+    for (size_t i = 0; hosts != NULL && hosts->alone < hosts->noted &&
+                       pl_map_next(&core->ways, &i, &key, &value);) {
+        struct head_way *way = value;
+
+        if (way->unreached != NULL && !way->alone && hosts_of_way(core, way) == hosts) {
+            way->alone = true;
+            hosts->alone++;
+        }
+    }
+}
+
+/* Each way from a device, or to it. */
+static void forget(struct head_core *core, const struct head_device *device, bool to)
 {
     size_t i = 0;
     uint64_t key;
     void *value;
 
-    while (pl_map_next(&core->ways, &i, &key, &value)) {
+    while (!pl_list_empty(&core->hosts_apart) &&
+           pl_map_next(&core->ways, &i, &key, &value)) {
         struct head_way *way = value;
 
-        if (way->from == from->index) {
-            gets_through(way);
+        if ((to ? way->to : way->from) == device->index) {
+            gets_through(core, way);
         }
     }
+}
+
+void head_reach_forget(struct head_core *core, const struct head_device *from)
+{
+    forget(core, from, false);
+}
+
+void head_reach_gone(struct head_core *core, const struct head_device *device)
+{
+    forget(core, device, false);
+    forget(core, device, true);
+}
+
+const char *head_reach_why(const struct head_core *core, const struct head_device *from,
+                           const struct head_device *to)
+{
+    const struct head_hosts_apart *hosts = hosts_of(core, from->host, to->host);
+    const struct head_way *way;
+
+    if (hosts == NULL) {
+        return NULL;
+    }
+    if (hosts->noted > hosts->alone) {
+        return hosts->why;
+    }
+    way = head_rates_way(core, from->index, to->index);
+    return way != NULL ? way->unreached : NULL;
 }
 
 bool head_reach_apart(const struct head_core *core, const struct head_device *from,
                       const struct head_device *to)
 {
-    const struct head_way *way = head_rates_way(core, from->index, to->index);
+    return head_reach_why(core, from, to) != NULL;
+}
 
-    return way != NULL && way->unreached != NULL;
+void *head_reach_hosts(const struct head_core *core, const struct head_device *from,
+                       const struct head_device *to)
+{
+    struct head_hosts_apart *hosts = hosts_of(core, from->host, to->host);
+
+    return hosts != NULL && hosts->noted > hosts->alone ? hosts : NULL;
+}
+
+void head_reach_check(const struct head_core *core)
+{
+    const struct pl_list *pos;
+    uint64_t key;
+    void *value;
+
+    for (size_t i = 0; pl_map_next(&core->ways, &i, &key, &value);) {
+        const struct head_way *way = value;
+
+        PL_CHECK(way->unreached == NULL ? !way->alone : hosts_of_way(core, way) != NULL);
+    }
+    pl_list_for_each(pos, &core->hosts_apart) {
+        const struct head_hosts_apart *hosts =
+            pl_container_of(pos, const struct head_hosts_apart, link);
+        uint32_t noted = 0, alone = 0;
+
+        for (size_t i = 0; pl_map_next(&core->ways, &i, &key, &value);) {
+            const struct head_way *way = value;
+
+            if (way->unreached != NULL && hosts_of_way(core, way) == hosts) {
+                PL_CHECK(!device_of(core, way->from)->gone &&
+                         !device_of(core, way->to)->gone);
+                noted++;
+                alone += way->alone;
+            }
+        }
+        PL_CHECK(noted > 0 && noted == hosts->noted && alone == hosts->alone);
+        PL_CHECK(noted == alone || hosts->why != NULL);
+    }
 }
 
 /* ---------------------------------------------------------------------------------------- failing */
@@ -201,8 +395,8 @@ void head_reach_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
         return;
     }
     way = head_rates_way_of(core, from->index, to->index);
-    if (pair->unreached_why[0] == '\0' || to->gone) {
-        gets_through(way);
+    if (pair->unreached_why[0] == '\0' || from->gone || to->gone) {
+        gets_through(core, way);
         return;
     }
     if (!to->connected) {
@@ -215,8 +409,7 @@ void head_reach_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
                 from->index, from->node, to->index, to->node, pair->unreached_why,
                 (unsigned long long)(core->config.reach_wait_ms / 1000));
     }
-    pl_free(way->unreached);
-    way->unreached = head_strdup(pair->unreached_why);
+    note(core, way, pair->unreached_why);
     if (bound_is_over(core, to, pair->unreached_ms)) {
         give_up_attempted(core, from, to, way, pair);
     }

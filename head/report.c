@@ -201,6 +201,7 @@ plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
 
             done_expect(device, seq, first + count);
             if (task != NULL && !task->ended) {
+                head_reach_came(core, task);
                 head_task_ended(core, task);
             }
         }

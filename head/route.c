@@ -133,7 +133,7 @@ uint32_t head_route_plan(struct head_core *core, const struct head_device *from,
                          const struct head_device *to, char why[HEAD_WHY_BYTES])
 {
     char text[HEAD_WHY_BYTES];
-    const char *missing;
+    const char *missing, *apart;
 
     if (core->config.transfer == HEAD_TRANSFER_NCCL) {
         missing = head_pair_missing(from, to, text);
@@ -149,9 +149,14 @@ uint32_t head_route_plan(struct head_core *core, const struct head_device *from,
                        from->bulk_address[0] == '\0' ? from->index : to->index);
         return HEAD_ROUTE_HOST;
     }
-    if (head_reach_apart(core, from, to)) {
-        (void)snprintf(why, HEAD_WHY_BYTES, "nothing gets through now: %s",
-                       head_rates_way(core, from->index, to->index)->unreached);
+    apart = head_reach_why(core, from, to);
+    if (apart != NULL) { /* the same text for all devices of two hosts */
+        (void)snprintf(why, HEAD_WHY_BYTES, "nothing gets through now from %s to %s%s: %s",
+                       from->node, to->node,
+                       head_reach_hosts(core, from, to) != NULL
+                           ? ""
+                           : " between these two devices, though others do",
+                       apart);
         return HEAD_ROUTE_HOST;
     }
     if (core->config.transfer == HEAD_TRANSFER_HOST) {

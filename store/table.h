@@ -90,7 +90,8 @@ struct store_table {
     _Atomic uint32_t chunk_count; /* release: chunks[0 .. count) are right */
     uint64_t arena_bytes;         /* of reserved address space */
     _Atomic uint32_t slot_high;   /* entries at and above it were never used; only grows */
-    uint32_t reserved_word;
+    uint32_t
+        ring_begun; /* 1: its staging ring has, in the life that device, epoch and node_session tell; release by the worker (worker/siblings.c) */
     uint64_t device; /* of the cluster, + 1, once its worker knows; written before epoch */
     uint64_t epoch;  /* of the head whose number that is; release by the worker */
     uint64_t

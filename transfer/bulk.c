@@ -56,6 +56,7 @@ plasmon_status_t transfer_bulk_create(const struct transfer_bulk_config *config,
     bulk->ins       = PL_VEC_INIT(struct bulk_in *);
     bulk->fills     = PL_VEC_INIT(struct bulk_fill);
     bulk->places    = PL_VEC_INIT(struct bulk_place);
+    atomic_init(&bulk->device, BULK_NOBODY);
     pl_map_init(&bulk->outs);
     pl_map_init(&bulk->gone);
     status = open_all(bulk, out_endpoint, err);
@@ -137,7 +138,10 @@ void transfer_bulk_destroy(struct transfer_bulk *bulk)
 
 void transfer_bulk_identify(struct transfer_bulk *bulk, uint32_t device)
 {
+    pl_mutex_lock(&bulk->lock);
     atomic_store(&bulk->device, device);
+    pl_cond_broadcast(&bulk->changed);
+    pl_mutex_unlock(&bulk->lock);
 }
 
 /* ------------------------------------------------------------------------------------------------ peers */

@@ -80,7 +80,7 @@ plasmon_status_t transfer_bulk_create(const struct transfer_bulk_config *config,
                                       struct transfer_bulk_endpoint *out_endpoint,
                                       struct pl_err *err) PL_MUST_CHECK;
 void transfer_bulk_destroy(struct transfer_bulk *bulk);
-/* Which device of the cluster we are: before the first send. */
+/* Which device of the cluster we are: before the first send. Until then the words of our ring are left alone, and no connection is ours. */
 void transfer_bulk_identify(struct transfer_bulk *bulk, uint32_t device);
 /* Where device `peer` of the cluster listens; again after its worker was restarted. */
 plasmon_status_t

@@ -287,6 +287,7 @@ static plasmon_status_t hello_take(struct bulk_in *in, bool *out_ours)
     struct pl_err err       = {.status = PLASMON_OK};
     plasmon_status_t status = PLASMON_OK;
     struct bulk_hello hello;
+    uint32_t ours;
 
     *out_ours = true;
     if (in->bulk->tls != NULL) {
@@ -298,6 +299,7 @@ static plasmon_status_t hello_take(struct bulk_in *in, bool *out_ours)
     if (status != PLASMON_OK) {
         return status;
     }
+    ours = atomic_load(&in->bulk->device);
     if (hello.magic != BULK_MAGIC) {
         return PLASMON_EMALFORMED; /* it would not understand an answer */
     }
@@ -311,7 +313,7 @@ static plasmon_status_t hello_take(struct bulk_in *in, bool *out_ours)
         return bulk_client_run(in, until_ns);
     } else if (!secret_equal(hello.secret, in->bulk->secret)) {
         status = PLASMON_EAUTH;
-    } else if (hello.to != atomic_load(&in->bulk->device)) {
+    } else if (ours == BULK_NOBODY || hello.to != ours) {
         *out_ours = false;
         bulk_relay_run(in, &hello);
         return PLASMON_OK;
@@ -554,7 +556,7 @@ void *bulk_fill_run(void *user)
 
     pl_mutex_lock(&bulk->lock);
     while (!atomic_load(&bulk->stop)) {
-        if (bulk->fills.count == 0) {
+        if (bulk->fills.count == 0 || atomic_load(&bulk->device) == BULK_NOBODY) {
             pl_cond_wait(&bulk->changed, &bulk->lock);
         } else if (!fills_step_locked(bulk)) {
             (void)pl_cond_wait_until(&bulk->changed, &bulk->lock,

@@ -81,11 +81,13 @@ struct bulk_place {
     struct transfer_bulk_endpoint endpoint;
 };
 
+#define BULK_NOBODY UINT32_MAX
+
 struct transfer_bulk {
     struct transfer_bulk_config config;
     struct bulk_tls *tls; /* NULL: plain */
     uint8_t secret[TRANSFER_BULK_SECRET_BYTES];
-    atomic_uint device; /* of the cluster */
+    atomic_uint device; /* of the cluster; BULK_NOBODY: not yet */
     int listen_fd;
     int stop_fd; /* readable from the stop on */
     atomic_bool stop;

@@ -61,8 +61,14 @@ plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *devi
 void worker_bulk_identify(struct worker_bulk *bulk, uint64_t epoch, uint32_t device)
 {
     if (bulk->channel != NULL) {
-        transfer_bulk_identify(bulk->channel, device);
         worker_bulk_clients_identify(&bulk->clients, epoch, device);
+    }
+}
+
+void worker_bulk_begin(struct worker_bulk *bulk, uint32_t device)
+{
+    if (bulk->channel != NULL) {
+        transfer_bulk_identify(bulk->channel, device);
     }
 }
 

@@ -22,8 +22,10 @@ plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *devi
                                    struct pl_err *err) PL_MUST_CHECK;
 void worker_bulk_finish(struct worker_bulk *bulk);
 
-/* What the head calls us, and which head. */
+/* What the head calls us, and which head: clients may come. */
 void worker_bulk_identify(struct worker_bulk *bulk, uint64_t epoch, uint32_t device);
+/* Our ring has begun (siblings.c): other devices may come. */
+void worker_bulk_begin(struct worker_bulk *bulk, uint32_t device);
 /* From the head. */
 plasmon_status_t worker_bulk_peer(struct worker_bulk *bulk, uint32_t device,
                                   const char *address, const uint8_t *secret) PL_MUST_CHECK;

@@ -12,7 +12,7 @@
  *   reuse.c     memory that is used again before the host has seen that it is free
  *   condemn.c   launches that must not go on            begun.c     what has begun, for whoever comes after a death
  *   describe.c  who waits for what, for people          waits.c     the same, as facts for the head
- *   traffic.c   transfers by pair of devices
+ *   traffic.c   transfers by pair of devices            siblings.c  lives of the host's devices: numbers, and when a ring begins anew
  *   pairs.c     communicators with other devices: opened, used, broken and closed in order
  *
  * LIFE OF A LAUNCH

@@ -55,22 +55,15 @@ static void health_check(struct worker_daemon *daemon)
 
 /* ------------------------------------------------------------------------------------------------ devices of the host */
 
-/*
- * Which device of the cluster is it? 0: its worker has not been told by the head that we have, or not since our host has joined. A head that has
- * given a host up gives its devices other numbers; each worker hears of that by itself, and shows the old one until then.
- */
-static uint64_t number_of(const struct worker_daemon *daemon, uint32_t host_device)
+/* Others of this host, and of other hosts, may send to us from now on. */
+static void ring_begin(struct worker_daemon *daemon)
 {
-    const struct store_table *said = daemon->shared.tables[host_device];
-    /* Acquire: pair with the releases in device_announce(). */
-    uint64_t session = __atomic_load_n(&said->node_session, __ATOMIC_ACQUIRE);
-    uint64_t epoch   = __atomic_load_n(&said->epoch, __ATOMIC_ACQUIRE);
-    uint64_t device  = __atomic_load_n(&said->device, __ATOMIC_RELAXED);
-
-    return epoch == daemon->epoch && session == daemon->node_session &&
-                   device <= WORKER_DEVICES_MAX
-               ? device
-               : 0;
+    if (daemon->ring_begun || !worker_siblings_ring_begin(&daemon->siblings)) {
+        return;
+    }
+    daemon->ring_begun = true;
+    worker_bulk_begin(&daemon->executor.bulk, daemon->device_index);
+    worker_executor_ops.ring_doorbells(&daemon->executor);
 }
 
 /* Which device of the cluster is which of this host: each worker says so in its table once its head told it. */
@@ -78,17 +71,17 @@ static void devices_refresh(struct worker_daemon *daemon)
 {
     uint32_t known = 0;
 
-    if (daemon->devices_known || daemon->epoch == 0) {
+    if (daemon->devices_known || daemon->siblings.epoch == 0) {
         return;
     }
-    for (uint32_t i = 0; i < daemon->shared.host_device_count; i++) {
-        const struct store_timeline *timeline = daemon->shared.timelines[i];
-        uint64_t device                       = number_of(daemon, i);
+    ring_begin(daemon);
+    for (uint32_t i = 0; daemon->ring_begun && i < daemon->shared.host_device_count; i++) {
+        uint64_t device = worker_siblings_number(&daemon->siblings, i);
 
-        if (device != 0) {
+        if (device != 0 && device <= WORKER_DEVICES_MAX) {
             daemon->host_device_of[device - 1] = i;
             known++;
-        } else if (timeline != NULL && store_timeline_is_released(timeline)) {
+        } else if (worker_siblings_released(&daemon->siblings, i)) {
             known++; /* it will not come any more */
         }
     }
@@ -104,11 +97,8 @@ static void devices_refresh(struct worker_daemon *daemon)
 
 static void device_announce(struct worker_daemon *daemon)
 {
-    struct store_table *table = daemon->shared.tables[daemon->shared.host_device];
-
-    __atomic_store_n(&table->device, daemon->device_index + 1ull, __ATOMIC_RELAXED);
-    __atomic_store_n(&table->epoch, daemon->epoch, __ATOMIC_RELEASE);
-    __atomic_store_n(&table->node_session, daemon->node_session, __ATOMIC_RELEASE);
+    worker_siblings_announce(&daemon->siblings, daemon->device_index);
+    daemon->host_device_of[daemon->device_index] = daemon->shared.host_device;
     worker_executor_ops.ring_doorbells(&daemon->executor);
 }
 
@@ -223,18 +213,13 @@ static void meter_stop(struct worker_daemon *daemon, struct meter started)
  */
 static void forget_all(struct worker_daemon *daemon)
 {
-    struct store_timeline *timeline = daemon->shared.timelines[daemon->shared.host_device];
-
     pl_info("worker",
             "the head does not know this device: what lay in device %u of this host is "
             "given up",
             daemon->shared.host_device);
     worker_core_forget(daemon->core);
     worker_functions_forget(&daemon->executor.functions);
-    for (uint32_t i = 0; i < STORE_STAGE_SLOTS; i++) { /* its chunk numbers start at 0 */
-        __atomic_store_n(&timeline->stage_ready[i].value, 0, __ATOMIC_RELEASE);
-    }
-    __atomic_store_n(&timeline->stage_taken.value, 0, __ATOMIC_RELEASE);
+    worker_siblings_forget(&daemon->siblings);
 }
 
 static plasmon_status_t on_welcome(void *user, const Plasmon__V1__WorkerWelcome *welcome,
@@ -253,9 +238,9 @@ static plasmon_status_t on_welcome(void *user, const Plasmon__V1__WorkerWelcome 
         forget_all(daemon);
     }
     worker_phases_note(&daemon->phases, STORE_PHASE_WELCOME);
-    daemon->epoch        = welcome->epoch;
-    daemon->node_session = welcome->node_session;
-    daemon->device_index = welcome->device;
+    daemon->siblings.epoch        = welcome->epoch;
+    daemon->siblings.node_session = welcome->node_session;
+    daemon->device_index          = welcome->device;
     worker_bulk_identify(&daemon->executor.bulk, welcome->epoch, welcome->device);
     device_announce(daemon);
     devices_refresh(daemon);
@@ -327,6 +312,13 @@ static void on_tick(void *user)
     if (!worker_core_idle(daemon->core) || worker_lanes_busy(&daemon->executor.lanes)) {
         health_check(daemon);
         worker_core_look_for_gone(daemon->core);
+    }
+    if (!daemon
+             ->devices_known) { /* others may wait for us to see what we do not wait for */
+        devices_refresh(daemon);
+        if (daemon->devices_known) {
+            pl_fd_raise(daemon->executor.notify_fd);
+        }
     }
     if (worker_core_wants_poll(daemon->core)) {
         pl_fd_raise(

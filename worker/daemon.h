@@ -13,6 +13,7 @@
 #include "worker/executor.h"
 #include "worker/options.h"
 #include "worker/phases.h"
+#include "worker/siblings.h"
 #include "worker/uplink.h"
 
 #define WORKER_EXIT_DEVICE_LOST 70
@@ -43,9 +44,9 @@ struct worker_daemon {
     struct pl_mutex lock; /* rank PL_RANK_WORKER */
 
     /* Guarded by `lock`. */
-    uint64_t epoch;
-    uint64_t node_session;
+    struct worker_siblings siblings;
     uint32_t device_index;
+    bool ring_begun;    /* ours, and others may be told of it */
     bool devices_known; /* host_device_of is final */
     bool
         many; /* launches were on the device when the connection's thread last took some; its alone */

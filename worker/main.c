@@ -310,6 +310,12 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
         worker_phases_share(&daemon->phases,
                             daemon->shared.timelines[daemon->shared.host_device]);
         worker_phases_note(&daemon->phases, STORE_PHASE_SET_UP);
+        daemon->siblings = (struct worker_siblings){
+            .tables    = daemon->shared.tables,
+            .timelines = daemon->shared.timelines,
+            .count     = daemon->shared.host_device_count,
+            .own       = daemon->shared.host_device,
+        };
         status = worker_memory_create(daemon->device, &daemon->shared,
                                       daemon->options.device_memory, &daemon->memory, err);
     }

@@ -507,7 +507,7 @@ TEST(a_host_whose_store_was_killed_is_given_up_and_a_new_store_joins)
 }
 
 /* The store and both workers live on. Each worker hears by itself that it is nobody any more, and has another number then. */
-TEST(devices_of_a_host_that_was_cut_off_for_too_long_know_each_other_by_their_new_numbers)
+static void cut_off_for_too_long(const char *transfer)
 {
     struct plasmon_client *client;
     struct plasmon_ref *here, *there;
@@ -521,7 +521,8 @@ TEST(devices_of_a_host_that_was_cut_off_for_too_long_know_each_other_by_their_ne
     (void)snprintf(cut, sizeof(cut), "%s/cut.sock", cluster_folder());
     (void)snprintf(to, sizeof(to), "unix:%s", head);
     (void)snprintf(by, sizeof(by), "unix:%s", cut);
-    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", to, "--node-lease", "0.5");
+    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", to, "--node-lease", "0.5",
+                         "--transfer", transfer);
     wait_head(to);
     relay = one_way_create(cut, head, "no store says this");
     (void)STARTED_DAEMON("store.log", "plasmon-store", "--head", by, "--socket-dir",
@@ -529,7 +530,10 @@ TEST(devices_of_a_host_that_was_cut_off_for_too_long_know_each_other_by_their_ne
                          "--device-memory", "16M", "--node", "mine");
     CLUSTER_OK(started_try_join(to, NULL, &client));
     started_wait_devices(client, 2);
-    cluster_expect_all(client, cluster_fill(client, 1000, 5, 1), 1000, 5);
+    for (int i = 0; i < 2; i++) { /* both have a life before */
+        here = cluster_fill(client, 1000, 5, i);
+        cluster_expect_all(client, cluster_copy(client, here, 1 - i), 1000, 5);
+    }
 
     one_way_destroy(relay);
     ASSERT_EQ(unlink(cut), 0);
@@ -543,6 +547,17 @@ TEST(devices_of_a_host_that_was_cut_off_for_too_long_know_each_other_by_their_ne
     }
     plasmon_finish(client);
     one_way_destroy(relay);
+}
+
+TEST(devices_of_a_host_that_was_cut_off_for_too_long_know_each_other_by_their_new_numbers)
+{
+    cut_off_for_too_long("peer");
+}
+
+/* Its staging rings begin anew. */
+TEST(devices_of_a_host_that_was_cut_off_for_too_long_send_to_each_other_through_host_memory)
+{
+    cut_off_for_too_long("host");
 }
 
 TEST_MAIN()

@@ -216,11 +216,15 @@ struct sim_worker {
     uint32_t local;       /* as its host counts them */
     uint32_t device;      /* the head's index; UINT32_MAX before it told */
     bool alive;
-    bool gone;     /* for good */
-    bool blank;    /* its memory is new, and no head has heard of it */
-    bool forgets;  /* it lets go of everything just now */
-    bool given_up; /* the head has taken its host for lost, and it has not joined anew */
-    uint64_t life; /* events of an earlier one are void */
+    bool gone;       /* for good */
+    bool blank;      /* its memory is new, and no head has heard of it */
+    bool forgets;    /* it lets go of everything just now */
+    bool given_up;   /* the head has taken its host for lost, and it has not joined anew */
+    bool ring_begun; /* this process knows that its ring has (worker/siblings.h) */
+    bool forgot;     /* it let go of what it had, and its ring has not begun since */
+    uint64_t node_session;
+    uint32_t host_device_of[SIM_NUMBERS_MAX]; /* as this process knows them */
+    uint64_t life;                            /* events of an earlier one are void */
     uint32_t incarnation;
     uint32_t crashes;
     struct worker_core *core;

@@ -44,10 +44,13 @@ static void op_worker_send(void *user, uint32_t device, const uint8_t *bytes, si
     if (sim->head_process.replaying) {
         return; /* perhaps to a device whose number has another one by now */
     }
-    PL_CHECK(worker != NULL);
     if (sim->old_head.speaks) {
-        sim_old_head_put(sim, &worker->to_head, &worker->from_head, bytes, length);
+        /* Or it has joined anew since, with the next head, as another device. */
+        if (worker != NULL) {
+            sim_old_head_put(sim, &worker->to_head, &worker->from_head, bytes, length);
+        }
     } else {
+        PL_CHECK(worker != NULL);
         sim_journal_put(sim, &worker->from_head, bytes, length);
     }
 }
@@ -507,6 +510,7 @@ static void worker_released(void *user, uint64_t arg, void *data)
     (void)arg;
     (void)data;
     store_timeline_release(worker->timeline);
+    sim_numbers_refresh(sim);
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         sim_worker_doorbell(&sim->workers[i]);
     }

@@ -12,7 +12,8 @@
  * nobody has and where everything is over, while the device itself goes on with its own. What was under way between the two goes
  * nowhere: a chunk for it is dropped, one from it is not taken.
  * Its workers hear that they were given up one after the other. One that has joined anew lets go of what it had and waits for nobody; another one that
- * has not heard yet may still copy from there, and what it makes of that nobody takes.
+ * has not heard yet may still copy from there, and what it makes of that nobody takes; what it has enqueued to send to a device of its host still goes
+ * into that one's ring, which has not begun anew before all have heard (worker/siblings.h, the real thing).
  *
  * NOBODY IS GIVEN UP FOR NOTHING: the head must have heard nothing of the host for a lease, or another store of it, or have been told to drain it.
  */
@@ -160,7 +161,8 @@ void sim_device_given_up(struct sim *sim, uint32_t number)
     store_timeline_release(ghost->timeline);
     sim->timelines[index]       = ghost->timeline;
     sim->host_device_of[number] = index;
-    gone->given_up              = !gone->blank && gone->device == number;
+    sim_numbers_refresh(sim);
+    gone->given_up = !gone->blank && gone->device == number;
     if (gone->given_up && gone->to_head.up && !gone->cut.on) { /* the head hangs up */
         sim_after(sim, sim_below(sim, HEAR_MAX_NS), hears, gone, gone->life, NULL);
     }

@@ -387,10 +387,19 @@ static bool chunk_taken(const struct sim_worker *receiver, uint64_t chunk)
     return receiver->timeline->stage_taken.value > chunk;
 }
 
-/* Between hosts: nobody takes anything of a device that was given up, and nobody is there who would take anything for one. */
+static bool one_host(const struct sim_worker *a, const struct sim_worker *b)
+{
+    return sim_node_of(a) == sim_node_of(b);
+}
+
+/*
+ * Between hosts: nobody takes anything of a device that was given up, and nobody is there who would take anything for one. Within a host the bytes go
+ * where they went before.
+ */
 static bool goes_nowhere(const struct sim_worker *sender, const struct sim_worker *receiver)
 {
-    return sender->given_up || receiver->host_device >= sender->sim->config.devices;
+    return receiver->host_device >= sender->sim->config.devices ||
+           (sender->given_up && !one_host(sender, receiver));
 }
 
 bool sim_op_ready(struct sim_stream *stream, struct sim_op *op)
@@ -413,6 +422,7 @@ bool sim_op_ready(struct sim_stream *stream, struct sim_op *op)
         }
         return sim_ways_dropped(stream->worker, receiver, op->first_chunk) ||
                (!receiver->blank &&
+                (one_host(stream->worker, receiver) || receiver->table->ring_begun != 0) &&
                 receiver->timeline->stage_taken.value + STORE_STAGE_SLOTS >
                     op->first_chunk);
     case SIM_OP_RECV:

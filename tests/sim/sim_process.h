@@ -32,6 +32,7 @@ void sim_worker_crash(struct sim_worker *worker, const char *why); /* and restar
 void sim_worker_gone(
     struct sim_worker *worker); /* it crashes, and nobody takes its place */
 const char *sim_worker_host(const struct sim_worker *worker);
+void sim_numbers_refresh(struct sim *sim); /* which device is which, to each */
 void sim_worker_end(
     struct sim_worker *worker); /* the process, and all that it had on the device */
 /* Another one takes its place, which is a mistake as long as the device works for it. */

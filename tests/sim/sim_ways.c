@@ -96,7 +96,8 @@ bool sim_ways_dropped(const struct sim_worker *from, const struct sim_worker *to
         return true;
     }
     if (among(&to->receives_given_up, UINT32_MAX, chunk) ||
-        to->timeline->stage_ready[chunk % STORE_STAGE_SLOTS].value > chunk) {
+        (to->table->ring_begun != 0 &&
+         to->timeline->stage_ready[chunk % STORE_STAGE_SLOTS].value > chunk)) {
         sim_cover(from->sim, SIM_CELL_WAY_DROPPED);
         return true;
     }
@@ -107,7 +108,8 @@ void sim_ways_fill(struct sim_worker *worker)
 {
     struct store_timeline *timeline = worker->timeline;
 
-    for (size_t i = 0; runs(worker) && i < worker->receives_given_up.count;) {
+    for (size_t i = 0;
+         runs(worker) && worker->ring_begun && i < worker->receives_given_up.count;) {
         struct sim_chunks *range = pl_vec_at(&worker->receives_given_up, i);
         uint64_t slot            = range->first % STORE_STAGE_SLOTS;
 

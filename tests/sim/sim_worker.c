@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/fault.h"
+#include "worker/siblings.h"
 
 enum {
     ARENA_BYTES      = 4 << 20,
@@ -224,6 +225,11 @@ static void resend(void *user, const uint8_t *bytes, size_t length)
     sim_pipe_send(&worker->to_head, bytes, length);
 }
 
+static struct store_table *const *tables_of(const struct sim_worker *worker)
+{
+    return worker->sim->tables + sim_node_of(worker)->first;
+}
+
 /* As worker/daemon.c does: to this head we are another device than we were to one before. */
 static void forget_all(struct sim_worker *worker)
 {
@@ -237,17 +243,80 @@ static void forget_all(struct sim_worker *worker)
     worker_core_forget(worker->core);
     sim_memory_leave();
     worker->forgets = false;
+    worker->forgot  = true;
     memory_forget(worker);
-    for (uint32_t i = 0; i < STORE_STAGE_SLOTS; i++) { /* its chunk numbers start at 0 */
-        worker->timeline->stage_ready[i].value = 0;
+    worker_siblings_forget(
+        &(struct worker_siblings){.tables = tables_of(worker), .own = worker->local});
+}
+
+static struct worker_siblings siblings_of(const struct sim_worker *worker)
+{
+    return (struct worker_siblings){.tables = tables_of(worker),
+                                    .timelines =
+                                        worker->sim->timelines + sim_node_of(worker)->first,
+                                    .count        = sim_node_of(worker)->count,
+                                    .own          = worker->local,
+                                    .epoch        = 1,
+                                    .node_session = worker->node_session};
+}
+
+/* Those of its own host by their tables, as worker/daemon.c; others when its own ring has begun. */
+static uint32_t known_as(const struct sim_worker *worker,
+                         const struct worker_siblings *siblings, uint32_t number)
+{
+    struct sim *sim      = worker->sim;
+    uint32_t host_device = sim->host_device_of[number];
+    const struct sim_worker *other;
+
+    if (host_device >= sim->config.devices || host_device == worker->host_device) {
+        return host_device;
     }
-    worker->timeline->stage_taken.value = 0;
+    other = &sim->workers[host_device];
+    if (worker->host_device_of[number] == host_device) {
+        return host_device;
+    }
+    if (!worker->ring_begun ||
+        (sim_node_of(other) == sim_node_of(worker) &&
+         worker_siblings_number(siblings, other->local) != number + 1ull)) {
+        return WORKER_DEVICE_PENDING;
+    }
+    return host_device;
+}
+
+static void numbers_refresh(struct sim_worker *worker)
+{
+    struct worker_siblings siblings = siblings_of(worker);
+
+    if (!worker->alive || worker->session == 0) {
+        return;
+    }
+    if (!worker->ring_begun && worker_siblings_ring_begin(&siblings)) {
+        worker->ring_begun = true;
+        sim_ways_fill(worker);
+        if (worker->forgot) { /* others may have waited for that */
+            worker->forgot = false;
+            sim_streams_kick_soon(worker);
+        }
+    }
+    for (uint32_t i = 0; i < SIM_NUMBERS_MAX; i++) {
+        worker->host_device_of[i] = known_as(worker, &siblings, i);
+    }
+}
+
+void sim_numbers_refresh(struct sim *sim)
+{
+    for (uint32_t k = 0; k < 2; k++) { /* rings first */
+        for (uint32_t i = 0; i < sim->config.devices; i++) {
+            numbers_refresh(&sim->workers[i]);
+        }
+    }
 }
 
 static void take_welcome(struct sim_worker *worker,
                          const Plasmon__V1__WorkerCommand *command)
 {
     const Plasmon__V1__WorkerWelcome *welcome = command->welcome;
+    struct worker_siblings siblings;
 
     if (worker->session != welcome->session && worker->session != 0) {
         sim_fail(worker->sim, "device %u: its session changed without a restart",
@@ -256,12 +325,15 @@ static void take_welcome(struct sim_worker *worker,
     if (worker->table->device != 0 && worker->table->device != welcome->device + 1ull) {
         forget_all(worker);
     }
-    worker->table->device = welcome->device + 1ull;
+    worker->node_session = welcome->node_session;
+    siblings             = siblings_of(worker);
+    worker_siblings_announce(&siblings, welcome->device);
     worker->blank = worker->given_up             = false;
     worker->session                              = welcome->session;
     worker->device                               = welcome->device;
     worker->connected                            = true;
     worker->sim->host_device_of[welcome->device] = worker->host_device;
+    sim_numbers_refresh(worker->sim);
     wire_link_acked(&worker->link, welcome->resumed_seq);
     wire_link_resend(&worker->link, welcome->resumed_seq, resend, worker);
     for (uint32_t i = 0; i < worker->sim->config.devices; i++) {
@@ -408,11 +480,15 @@ static void core_create(struct sim_worker *worker)
         .timelines         = sim->timelines,
         .tables            = sim->tables,
         .readers           = sim->readers,
-        .host_device_of    = sim->host_device_of,
+        .host_device_of    = worker->host_device_of,
         .device_max        = SIM_NUMBERS_MAX,
         .device_bytes      = worker->arena_bytes,
     };
 
+    worker->ring_begun = false;
+    for (uint32_t i = 0; i < SIM_NUMBERS_MAX; i++) {
+        worker->host_device_of[i] = WORKER_DEVICE_PENDING;
+    }
     worker->timeline->incarnation = ++worker->incarnation;
     worker->timeline->beat        = 1;
     if (worker->incarnation >

@@ -204,6 +204,7 @@ TEST(ways_that_are_cut_between_hosts_that_are_lost)
  * 100168: a call was given up for want of a way, by a launch that made nothing because nobody lacked it; who came to lack it had it made after all.
  * 1069316999: of a host that had been cut off for too long one worker had joined anew and let go of what it had, and another one, which had not heard
  * yet that it was given up, copied from there. Nobody takes what comes of it; the simulation took it for a use of memory that was freed.
+ * 3590444120: a head that had stood still spoke to a device that had another number by then, with the next head; the simulation looked for it by the old one.
  * 2358885451: a head that was made from the journal did not give up a transfer that the one before had, because how long to wait for a way was not in it.
  */
 TEST(programs_that_found_something)
@@ -216,6 +217,7 @@ TEST(programs_that_found_something)
     ASSERT_TRUE(graph_run(100168, &too_long, &sum, true));
     ASSERT_TRUE(graph_run(1069316999, &beside, &sum, true));
     ASSERT_TRUE(graph_run(2358885451, &cut_and_lost, &sum, true));
+    ASSERT_TRUE(graph_run(3590444120, &beside, &sum, true));
 #ifdef PL_FAULTS
     pl_bug_arm("head.joint_is_there");
     ASSERT_TRUE(!graph_run(1439352535, &made, &sum, true));

@@ -1,14 +1,23 @@
 /*
- * Ways between hosts by which nothing gets through: what workers report of them is made up, and what they are told is decoded. Three hosts of a device each.
+ * Ways between hosts by which nothing gets through: what workers report of them is made up, and what they are told is decoded. Three hosts of a device each,
+ * or two of two and one of one.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
+#include "head/checkpoint.h"
 #include "head/core_int.h"
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
 
-enum { HOSTS = 3, ORDERS_MAX = 16, REPORTED_PEER_ROUTE = 1, REPORTED_HOST_ROUTE = 2 };
+enum {
+    HOSTS               = 3,
+    DEVICES             = 5,
+    ORDERS_MAX          = 16,
+    REPORTED_PEER_ROUTE = 1,
+    REPORTED_HOST_ROUTE = 2
+};
 
 struct order {
     uint32_t peer;
@@ -19,8 +28,9 @@ struct order {
 
 static struct head_core *core;
 static struct wire_arena arena;
-static struct order orders[HOSTS][ORDERS_MAX];
-static uint32_t order_count[HOSTS];
+static struct order orders[DEVICES][ORDERS_MAX];
+static uint32_t order_count[DEVICES];
+static uint32_t host_devices; /* of the first two hosts */
 static uint64_t session;
 static uint32_t comm_version;
 
@@ -45,6 +55,7 @@ static void take_command(void *user, uint32_t device, const uint8_t *body, size_
 static void come(uint32_t device, uint32_t incarnation, uint64_t first, uint64_t enqueued)
 {
     static const char *const names[HOSTS] = {"a", "b", "c"};
+    uint32_t at                           = device / host_devices;
     Plasmon__V1__WorkerHello hello        = PLASMON__V1__WORKER_HELLO__INIT;
     Plasmon__V1__Range range              = PLASMON__V1__RANGE__INIT;
     Plasmon__V1__Range *ranges[1]         = {&range};
@@ -58,8 +69,9 @@ static void come(uint32_t device, uint32_t incarnation, uint64_t first, uint64_t
     hello.unfinished   = ranges;
     hello.n_unfinished = enqueued > 0;
     hello.enqueued     = enqueued;
-    hello.host         = (char *)(uintptr_t)names[device];
-    hello.node         = (char *)(uintptr_t)names[device];
+    hello.host         = (char *)(uintptr_t)names[at];
+    hello.node         = (char *)(uintptr_t)names[at];
+    hello.host_device  = device % host_devices;
     hello.name         = "test";
     hello.kind         = 1;
     hello.bytes_total  = 1 << 20;
@@ -94,7 +106,7 @@ static void pass(uint64_t ms)
     head_core_tick(core, core->now_ms + ms);
 }
 
-static void begin(enum head_transfer transfer)
+static void begin_of(enum head_transfer transfer, uint32_t devices_a_host)
 {
     static const struct head_ops ops = {.client_frame   = core_drop_frame,
                                         .worker_command = take_command,
@@ -103,19 +115,27 @@ static void begin(enum head_transfer transfer)
                                         .random64       = core_count_up};
 
     memset(order_count, 0, sizeof(order_count));
+    host_devices          = devices_a_host;
     comm_version          = transfer == HEAD_TRANSFER_NCCL ? 22809 : 0;
     core                  = core_make();
     core->config.ops      = &ops;
     core->config.transfer = transfer;
     ASSERT_OK(wire_arena_init(&arena, 1 << 20));
     for (uint32_t i = 0; i < HOSTS; i++) {
-        core_announce(core, (const char *[]){"a", "b", "c"}[i], 1);
+        core_announce(core, (const char *[]){"a", "b", "c"}[i], i < 2 ? devices_a_host : 1);
+    }
+    for (uint32_t i = 0; i <= 2 * devices_a_host; i++) {
         come(i, 1, 1, 0);
     }
     pass(HEAD_REACH_WAIT_MS);
     session = core_client(core);
     core_submit(core, session, 1, 0, 0, (uint64_t[]){1000}, 1); /* device 0 has it */
     done(0, 1);
+}
+
+static void begin(enum head_transfer transfer)
+{
+    begin_of(transfer, 1);
 }
 
 static void end(void)
@@ -137,9 +157,9 @@ static const struct head_task *task_of(uint32_t device, uint64_t seq)
     return head_device_task(head_device_at(core, device), seq);
 }
 
-/* The worker of device 0 says of the way to `to`; why "": all is well. */
-static void report_by(uint32_t route, uint32_t to, uint64_t ms, uint64_t last,
-                      const char *why)
+/* A worker says of the way from its device to `to`; why "": all is well. */
+static void report_from(uint32_t from, uint32_t route, uint32_t to, uint64_t ms,
+                        uint64_t last, const char *why)
 {
     Plasmon__V1__WorkerFrame frame  = PLASMON__V1__WORKER_FRAME__INIT;
     Plasmon__V1__WorkerStats stats  = PLASMON__V1__WORKER_STATS__INIT;
@@ -152,8 +172,14 @@ static void report_by(uint32_t route, uint32_t to, uint64_t ms, uint64_t last,
     pair.unreached_why = (char *)(uintptr_t)why;
     stats.pairs = pairs, stats.n_pairs = 1;
     frame.stats = &stats;
-    ASSERT_OK(head_core_worker_frame(core, 0, &frame, &err));
+    ASSERT_OK(head_core_worker_frame(core, from, &frame, &err));
     head_core_flush(core);
+}
+
+static void report_by(uint32_t route, uint32_t to, uint64_t ms, uint64_t last,
+                      const char *why)
+{
+    report_from(0, route, to, ms, last, why);
 }
 
 static void report(uint32_t to, uint64_t ms, uint64_t last)
@@ -377,6 +403,207 @@ TEST(what_gets_through_again_is_chosen_again)
     ASSERT_TRUE(head_rates_ns(core, head_device_at(core, 0), to, 1000) < 1000000000);
     report_by(REPORTED_PEER_ROUTE, 1, HEAD_REACH_WAIT_MS, 0, "no such thing");
     ASSERT_TRUE(!apart(0, 1));
+    end();
+}
+
+/* ---------------------------------------------------------------------------------------- two hosts of two devices */
+
+/* Devices 0 and 1 are on host a, 2 and 3 on b, 4 on c. */
+static void begin_wide(void)
+{
+    test_expect_log();
+    begin_of(HEAD_TRANSFER_AUTO, 2);
+}
+
+/* From host a to host b, of all their devices. */
+static bool hosts_apart(void)
+{
+    bool apart_one = apart(0, 2);
+
+    ASSERT_EQ(apart(0, 3), apart_one);
+    ASSERT_EQ(apart(1, 2), apart_one);
+    ASSERT_EQ(apart(1, 3), apart_one);
+    return apart_one;
+}
+
+static void unreached(uint32_t from, uint32_t to)
+{
+    report_from(from, REPORTED_HOST_ROUTE, to, 1000, 0, "10.0.0.2:7100: nobody there");
+}
+
+static void well(uint32_t from, uint32_t to)
+{
+    report_from(from, REPORTED_HOST_ROUTE, to, 0, 0, "");
+}
+
+TEST(what_does_not_get_from_one_device_to_another_does_not_for_their_hosts)
+{
+    begin_wide();
+    unreached(0, 2);
+    ASSERT_TRUE(hosts_apart());
+    ASSERT_TRUE(!apart(2, 0) && !apart(3, 1)); /* the other direction */
+    ASSERT_TRUE(!apart(0, 4) && !apart(4, 2)); /* another host */
+    ASSERT_TRUE(!apart(0, 1) && !apart(2, 3)); /* a host and itself */
+    well(1, 3);                                /* which sends nothing */
+    ASSERT_TRUE(hosts_apart());
+    unreached(1, 3);
+    well(0, 2);
+    ASSERT_TRUE(hosts_apart());
+    well(1, 3);
+    ASSERT_TRUE(!hosts_apart());
+    end();
+}
+
+/* A task that has no place of its own goes elsewhere at once, not to the next device of the host that cannot be reached. */
+TEST(who_cannot_get_its_input_does_not_run_beside_where_it_failed)
+{
+    const struct head_task *again;
+
+    begin_wide();
+    ASSERT_TRUE(head_rates_ns(core, head_device_at(core, 0), head_device_at(core, 3),
+                              1000) < 1000000000);
+    (void)read_on(2, 2);
+    report_from(0, REPORTED_HOST_ROUTE, 2, HEAD_REACH_WAIT_MS, 0, "nobody there");
+    again = task_of(0, head_device_at(core, 0)->seq_last);
+    ASSERT_EQ(again->id, 2);
+    ASSERT_NULL(again->failure);
+    ASSERT_TRUE(head_rates_ns(core, head_device_at(core, 0), head_device_at(core, 3),
+                              1000) > 1000000000000);
+    end();
+}
+
+TEST(bytes_between_two_others_of_the_hosts_say_that_it_is_these_devices_alone)
+{
+    uint64_t received;
+
+    begin_wide();
+    received = read_on(3, 2);
+    unreached(0, 2);
+    unreached(1, 2);
+    ASSERT_TRUE(hosts_apart());
+    done(3, received); /* from device 0 */
+    ASSERT_TRUE(apart(0, 2) && apart(1, 2));
+    ASSERT_TRUE(!apart(0, 3) && !apart(1, 3));
+    unreached(0, 2); /* it goes on saying so: of itself */
+    ASSERT_TRUE(!apart(0, 3));
+    unreached(1, 3); /* but this is news */
+    ASSERT_TRUE(hosts_apart());
+    well(1, 3);
+    ASSERT_TRUE(!apart(0, 3));
+    well(0, 2);
+    well(1, 2);
+    unreached(0, 2); /* nothing is known of before */
+    ASSERT_TRUE(hosts_apart());
+    end();
+}
+
+TEST(a_transfer_that_was_given_up_is_none_that_came)
+{
+    uint64_t received;
+
+    begin_wide();
+    received = read_on(2, 2);
+    report_from(0, REPORTED_HOST_ROUTE, 2, HEAD_REACH_WAIT_MS, 0, "nobody there");
+    done(2, received);
+    ASSERT_TRUE(hosts_apart());
+    end();
+}
+
+TEST(a_device_that_is_gone_keeps_no_hosts_apart)
+{
+    begin_wide();
+    unreached(0, 2);
+    unreached(1, 2);
+    head_core_worker_down(core, "a", 0, true, PLASMON_OK, "test");
+    ASSERT_TRUE(apart(1, 3));
+    unreached(0, 3); /* late */
+    head_core_worker_down(core, "b", 0, true, PLASMON_OK, "test");
+    ASSERT_TRUE(!apart(1, 3));
+    end();
+}
+
+TEST(people_are_told_once_that_two_hosts_are_apart)
+{
+    Plasmon__V1__StatusReply reply = PLASMON__V1__STATUS_REPLY__INIT;
+    uint64_t received;
+
+    begin_wide();
+    received = read_on(3, 2);
+    for (uint32_t i = 0; i < 4; i++) {
+        unreached(i / 2, 2 + i % 2);
+    }
+    unreached(3, 1);
+    wire_arena_reset(&arena);
+    ASSERT_OK(head_core_status_pairs(core, &arena, &reply));
+    ASSERT_EQ(reply.n_choices, 2);
+    ASSERT_EQ(reply.choices[0]->from, 0);
+    ASSERT_EQ(reply.choices[0]->to, 2);
+    ASSERT_STR(reply.choices[0]->why, "nothing gets through now from a to b: "
+                                      "10.0.0.2:7100: nobody there");
+    ASSERT_EQ(reply.choices[1]->from, 3);
+    well(0, 3);
+    done(3, received);
+    wire_arena_reset(&arena);
+    plasmon__v1__status_reply__init(&reply);
+    ASSERT_OK(head_core_status_pairs(core, &arena, &reply));
+    ASSERT_EQ(reply.n_choices, 4);
+    ASSERT_NOT_NULL(strstr(reply.choices[1]->why,
+                           "between these two devices, though others do: 10.0.0.2:7100"));
+    end();
+}
+
+/* Nothing is on its way, so that it can be saved. */
+static void all_done(void)
+{
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        struct head_device *device = head_device_at(core, i);
+
+        while (device->seq_oldest <= device->seq_last) {
+            done(i, device->seq_oldest);
+        }
+    }
+    if (head_core_unquiet(core) != NULL) {
+        test_fail(__FILE__, __LINE__, "%s", head_core_unquiet(core));
+    }
+}
+
+static void load_and_compare(void)
+{
+    struct head_core *loaded    = core_make();
+    struct head_core *before    = core;
+    struct head_bytes saved     = {.data = NULL};
+    bool was[DEVICES * DEVICES] = {false};
+    struct head_reader in;
+    struct pl_err err = {0};
+
+    for (uint32_t i = 0; i < DEVICES * DEVICES; i++) {
+        was[i] = apart(i / DEVICES, i % DEVICES);
+    }
+    head_core_save(core, &saved);
+    in = (struct head_reader){.at = saved.data, .end = saved.data + saved.length};
+    ASSERT_OK(head_core_load(loaded, &in, &err));
+    core = loaded;
+    for (uint32_t i = 0; i < DEVICES * DEVICES; i++) {
+        ASSERT_EQ(apart(i / DEVICES, i % DEVICES), was[i]);
+    }
+    well(0, 2);
+    ASSERT_TRUE(!apart(0, 2) && !apart(0, 3)); /* what was counted can be counted down */
+    head_core_check(core);
+    head_core_destroy(core);
+    core = before;
+    pl_free(saved.data);
+}
+
+TEST(a_checkpoint_has_what_is_apart)
+{
+    begin_wide();
+    all_done();
+    unreached(0, 2);
+    load_and_compare();
+    (void)read_on(3, 2);
+    all_done();
+    ASSERT_TRUE(apart(0, 2) && !apart(0, 3));
+    load_and_compare();
     end();
 }
 

@@ -71,6 +71,9 @@ static const char *certificate_file(const char *name, const char *suffix)
 static const struct transfer_bulk_access_ops *access_ops;
 static void *access_user;
 
+/* The channels that are opened from now on hear who they are. */
+static bool identified = true;
+
 static void channel_open(struct host *host, uint32_t index)
 {
     static const char *const places[]  = {"127.0.0.1", "127.0.0.1", "127.0.0.2"};
@@ -89,7 +92,9 @@ static void channel_open(struct host *host, uint32_t index)
     }
 
     ASSERT_OK(transfer_bulk_create(&config, &host->bulk, &host->endpoint, &err));
-    transfer_bulk_identify(host->bulk, index);
+    if (identified) {
+        transfer_bulk_identify(host->bulk, index);
+    }
 }
 
 static void host_open_tls(struct host *host, uint32_t index, uint64_t bytes,
@@ -1054,6 +1059,68 @@ TEST(a_transfer_behind_one_that_was_given_up_arrives_over_the_same_way)
     finish_half(&a);
     finish_half(&b);
     compare(&b, LARGE, 5);
+    host_close(&a);
+    host_close(&b);
+}
+
+/* Its ring is cleared before it begins, which is when the channel hears who we are: until then nobody may have moved a word of it. */
+TEST(before_a_ring_has_begun_nothing_comes_into_it)
+{
+    struct transfer_bulk_stats stats;
+    struct host a, b;
+
+    test_expect_log();
+    host_open(&a, 0, SOME);
+    host_open(&b, 1, SOME);
+    transfer_bulk_destroy(b.bulk);
+    identified = false;
+    channel_open(&b, 1);
+    identified = true;
+    ASSERT_OK(transfer_bulk_give_up(b.bulk, 2, true, 0, 1));
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    fill(&a, SOME, 6);
+    send_half(&a, 1, 1, SOME);
+    while (unreached_ms(&a, 1, &stats) == 0) {
+        (void)poll(NULL, 0, 5);
+    }
+    for (uint32_t i = 0; i < STORE_STAGE_SLOTS; i++) {
+        ASSERT_EQ(b.ring.timeline->stage_ready[i].value, 0);
+    }
+    transfer_bulk_identify(b.bulk, 1);
+    ASSERT_OK(transfer_stage_recv(b.stream, &b.ring, 0, b.base, SLOT, false, &b.counters));
+    recv_half(&b, 0, 1, SOME);
+    finish_half(&a);
+    finish_half(&b);
+    compare(&b, SOME, 6);
+    host_close(&a);
+    host_close(&b);
+}
+
+/* Device 0 is one like any other: who has not heard who it is, is not that. */
+TEST(who_has_no_number_yet_is_not_device_0)
+{
+    struct transfer_bulk_stats stats;
+    struct host a, b;
+
+    test_expect_log();
+    host_open(&a, 1, SOME);
+    host_open(&b, 0, SOME);
+    transfer_bulk_destroy(b.bulk);
+    identified = false;
+    channel_open(&b, 0);
+    identified = true;
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 0, &b.endpoint));
+    fill(&a, SOME, 7);
+    send_half(&a, 0, 0, SOME);
+    while (unreached_ms(&a, 0, &stats) == 0) {
+        ASSERT_EQ(b.ring.timeline->stage_ready[0].value, 0);
+        (void)poll(NULL, 0, 5);
+    }
+    transfer_bulk_identify(b.bulk, 0);
+    recv_half(&b, 1, 0, SOME);
+    finish_half(&a);
+    finish_half(&b);
+    compare(&b, SOME, 7);
     host_close(&a);
     host_close(&b);
 }
