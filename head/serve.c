@@ -340,6 +340,9 @@ void serve_destroy(struct serve *serve)
     if (serve == NULL) {
         return;
     }
+    if (serve->config.journal == NULL) {
+        serve_clients_dismiss(serve);
+    }
     rpc_server_destroy(serve->server); /* closes every stream, which frees who was there */
     serve_gate_finish(serve);
     while (!pl_list_empty(&serve->statuses)) {

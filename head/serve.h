@@ -262,6 +262,8 @@ void serve_holders_step(struct serve *serve);        /* everything else has had 
 void serve_holders_again(struct serve *serve);       /* the core is another one */
 void serve_clients_tick(struct serve *serve, uint64_t now_ms); /* welcomes that waited */
 void serve_clients_end(struct serve *serve);                   /* those that said bye */
+/* We end, and there is no journal that another head could go on from: none of them has anything to wait for. */
+void serve_clients_dismiss(struct serve *serve);
 struct serve_client *serve_client_of(struct serve *serve, uint64_t session);
 struct serve_worker *serve_worker_of(struct serve *serve, uint32_t device);
 bool serve_devices_ready(const struct serve *serve);

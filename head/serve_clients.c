@@ -53,6 +53,16 @@ void serve_clients_end(struct serve *serve)
     }
 }
 
+void serve_clients_dismiss(struct serve *serve)
+{
+    while (!pl_list_empty(&serve->clients)) {
+        client_close(pl_list_first(&serve->clients, struct serve_client, link),
+                     PLASMON_EHEADLOST,
+                     "the cluster was ended: its head was told to stop, and had no journal "
+                     "that another one could go on from (--journal)");
+    }
+}
+
 static void refuse(struct serve_client *client, plasmon_status_t status, const char *text)
 {
     pl_info("head", "a client is refused: %s", text);

@@ -130,4 +130,28 @@ TEST(every_daemon_ends_by_sigterm_with_nothing_lost)
     expect_clean("head.log");
 }
 
+/* Which would look for a head for half a minute if this one had not said that none will come. */
+TEST(a_head_that_is_told_to_end_tells_its_clients)
+{
+    struct plasmon_client *client;
+    struct plasmon_ref *x;
+    float values[3];
+    uint64_t deadline_ns;
+
+    cluster_begin();
+    client = join();
+    x      = cluster_fill(client, 3, 1, 0);
+    ASSERT_EQ(kill(head, SIGTERM), 0);
+    ASSERT_EQ(started_wait(head), 0);
+    deadline_ns = pl_now_ns() + 20ull * 1000000000;
+    while (plasmon_get(client, x, values, sizeof(values), 100) != PLASMON_EHEADLOST) {
+        ASSERT_TRUE(pl_now_ns() < deadline_ns);
+        (void)poll(NULL, 0, 10); /* what it said is on its way */
+    }
+    ASSERT_CONTAINS(plasmon_error(client), "had no journal");
+    plasmon_finish(client);
+    ASSERT_EQ(kill(store, SIGTERM), 0);
+    ASSERT_EQ(started_wait(store), 0);
+}
+
 TEST_MAIN()
