@@ -9,6 +9,7 @@
 #include "map.h"
 
 #include "alloc.h"
+#include "expect.h"
 
 #include <assert.h>
 
@@ -75,7 +76,7 @@ void *pl_map_get(const struct pl_map *map, uint64_t key)
 void pl_map_expect(const struct pl_map *map, uint64_t key)
 {
     if (map->capacity > 0) {
-        __builtin_prefetch(&map->slots[map_home(map, key)], 1);
+        pl_expect(&map->slots[map_home(map, key)], sizeof(*map->slots));
     }
 }
 

@@ -1,12 +1,11 @@
 #include "pool.h"
 
 #include "alloc.h"
+#include "expect.h"
 #include "fault.h"
 
 #include <assert.h>
 #include <string.h>
-
-enum { LINE_BYTES = 64 };
 
 void *pl_pool_get(struct pl_pool *pool)
 {
@@ -20,10 +19,7 @@ void *pl_pool_get(struct pl_pool *pool)
     }
     memcpy(&pool->first, ptr, sizeof(pool->first));
     pool->count--;
-    /* The next one was put back long ago: it is on its way to the processor until it is asked for. */
-    for (size_t at = 0; pool->first != NULL && at < pool->bytes; at += LINE_BYTES) {
-        __builtin_prefetch((const char *)pool->first + at, 1);
-    }
+    pl_expect(pool->first, pool->bytes); /* it was put back long ago */
     memset(ptr, 0, pool->bytes);
     return ptr;
 }

@@ -19,6 +19,7 @@
  */
 #include "head/graph.h"
 
+#include "base/expect.h"
 #include "base/pool.h"
 
 #include <stdio.h>
@@ -89,20 +90,11 @@ static void add_dependent(struct head_core *core, struct head_task *producer,
 
 /* ---------------------------------------------------------------------------------------------- memory */
 
-enum { LINE_BYTES = 64 };
-
-static void expect(const void *at, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += LINE_BYTES) {
-        __builtin_prefetch((const char *)at + i, 1);
-    }
-}
-
 void head_task_expect(const struct head_task *task)
 {
     if (task != NULL) {
-        expect(task, offsetof(struct head_task, small));
-        expect(task->uses, sizeof(*task->uses));
+        pl_expect(task, offsetof(struct head_task, small));
+        pl_expect(task->uses, sizeof(*task->uses));
     }
 }
 
@@ -114,10 +106,10 @@ void head_task_expect_lists(const struct head_task *task)
     if (task->client != NULL) {
         pl_map_expect(&task->client->tasks, task->id);
     }
-    expect(task->outputs.items, sizeof(void *));
-    expect(task->dependents.items, sizeof(void *));
+    pl_expect(task->outputs.items, sizeof(void *));
+    pl_expect(task->dependents.items, sizeof(void *));
     if (task->use_count > 0) {
-        expect(task->uses[0].buffer, LINE_BYTES);
+        pl_expect(task->uses[0].buffer, PL_LINE_BYTES);
     }
 }
 
@@ -127,7 +119,7 @@ void head_task_expect_made(const struct head_task *task)
         const struct head_tile *tile =
             *(struct head_tile **)pl_vec_at(&task->outputs, task->outputs.count - 1);
 
-        expect(tile, sizeof(*tile));
+        pl_expect(tile, sizeof(*tile));
     }
 }
 

@@ -28,6 +28,7 @@
 #include <stdatomic.h>
 
 #include "base/alloc.h"
+#include "base/expect.h"
 #include "base/histogram.h"
 #include "base/map.h"
 #include "base/vec.h"
@@ -183,16 +184,10 @@ struct worker_launch {
     char *label;
 };
 
-/*
- * Thousands of launches are in flight in a long chain: when its turn has come, nothing of the next one is in a cache any more. Its lines begin
- * to come from memory while the one before is worked at. NULL: nobody is next.
- */
-#define WORKER_EXPECTED_BYTES (sizeof(struct worker_launch) + sizeof(struct worker_operand))
+/* When its turn has come, nothing of the next one is in a cache (base/expect.h). NULL: nobody is next. */
 static inline void worker_launch_expect(const struct worker_launch *launch)
 {
-    for (size_t at = 0; launch != NULL && at < WORKER_EXPECTED_BYTES; at += 64) {
-        __builtin_prefetch((const char *)launch + at, 1);
-    }
+    pl_expect(launch, sizeof(struct worker_launch) + sizeof(struct worker_operand));
 }
 
 struct worker_fifo {
