@@ -2,6 +2,7 @@
 #include "base/spans.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/alloc.h"
 
@@ -93,6 +94,24 @@ static uint64_t cell_of(const struct pl_span_kind *kind, int way, uint64_t numbe
     return number >> kind->level[way];
 }
 
+/* In which cell of its kind it begins. */
+static void cell_begun(const struct pl_span_kind *kind, const struct pl_span *span,
+                       uint64_t out_cell[PL_SPAN_WAYS])
+{
+    for (int way = 0; way < PL_SPAN_WAYS; way++) {
+        out_cell[way] = cell_of(kind, way, span->at.first[way]);
+    }
+}
+
+static bool begins_in(const struct pl_span_kind *kind, const struct pl_span *span,
+                      const uint64_t cell[PL_SPAN_WAYS])
+{
+    uint64_t begun[PL_SPAN_WAYS];
+
+    cell_begun(kind, span, begun);
+    return memcmp(begun, cell, sizeof(begun)) == 0;
+}
+
 /* It goes in (1), or out (-1). */
 static void kind_count(struct pl_spans *spans, const struct pl_span *span, int by)
 {
@@ -124,11 +143,9 @@ static struct pl_list *bucket_at(const struct pl_spans *spans, uint32_t kind,
 
 static void link_in(struct pl_spans *spans, struct pl_span *span)
 {
-    const struct pl_span_kind *kind   = &spans->kind[span->kind];
-    const uint64_t cell[PL_SPAN_WAYS] = {
-        cell_of(kind, PL_SPAN_ROWS, span->at.first[PL_SPAN_ROWS]),
-        cell_of(kind, PL_SPAN_IN_ROW, span->at.first[PL_SPAN_IN_ROW])};
+    uint64_t cell[PL_SPAN_WAYS];
 
+    cell_begun(&spans->kind[span->kind], span, cell);
     pl_list_add_head(bucket_at(spans, span->kind, cell), &span->link);
 }
 
@@ -219,11 +236,7 @@ static bool visit_bucket(struct visit *visit, struct pl_list *bucket, uint32_t k
         if (!meets(&span->at, visit->at)) {
             continue;
         }
-        if (cell != NULL && (span->kind != kind ||
-                             cell_of(of, PL_SPAN_ROWS, span->at.first[PL_SPAN_ROWS]) !=
-                                 cell[PL_SPAN_ROWS] ||
-                             cell_of(of, PL_SPAN_IN_ROW, span->at.first[PL_SPAN_IN_ROW]) !=
-                                 cell[PL_SPAN_IN_ROW])) {
+        if (cell != NULL && (span->kind != kind || !begins_in(of, span, cell))) {
             continue; /* of another cell that has the bucket, too */
         }
         if (visit->fn(visit->user, span)) {
