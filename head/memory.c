@@ -7,24 +7,17 @@
 #include "head/checkpoint.h"
 #include "head/core_int.h"
 
-#include <malloc.h>
+#include <string.h>
 
-/* The allocator's own word included. It is asked where that is rare: its word lies in memory that nobody else needs then. */
-static uint64_t block_bytes(const void *block)
-{
-    return block != NULL ? malloc_usable_size((void *)(uintptr_t)block) + sizeof(size_t)
-                         : 0;
-}
-
-/* About what it says of a block of so many bytes. */
-static uint64_t rounded_bytes(uint64_t bytes)
+/* About what the allocator takes for so many, its own word included. It is not asked: that word lies in memory that nobody else needs then. */
+static uint64_t block_bytes(uint64_t bytes)
 {
     return bytes != 0 ? (bytes + sizeof(size_t) + 15) / 16 * 16 : 0;
 }
 
 static uint64_t list_bytes(const struct pl_vec *list)
 {
-    return rounded_bytes(list->capacity * list->item_bytes);
+    return block_bytes(list->capacity * list->item_bytes);
 }
 
 enum {
@@ -36,10 +29,11 @@ enum {
 
 void head_memory_count(struct head_core *core, struct head_task *task)
 {
-    uint64_t bytes = rounded_bytes(head_task_bytes(task->use_count)) +
-                     rounded_bytes(task->bytes != task->small ? task->bytes_length : 0) +
-                     block_bytes(task->label) + list_bytes(&task->dependents) +
-                     list_bytes(&task->outputs) + list_bytes(&task->waits) +
+    uint64_t bytes = block_bytes(head_task_bytes(task->use_count)) +
+                     block_bytes(task->bytes != task->small ? task->bytes_length : 0) +
+                     block_bytes(task->label != NULL ? strlen(task->label) + 1 : 0) +
+                     list_bytes(&task->dependents) + list_bytes(&task->outputs) +
+                     list_bytes(&task->waits) +
                      task->outputs.count * (uint64_t)OUTPUT_BYTES;
 
     core->memory.bytes += bytes - task->counted_bytes;
@@ -64,10 +58,16 @@ static uint64_t tables_bytes(struct head_core *core)
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < core->devices.count; i++) {
-        bytes += block_bytes(head_device_at(core, i)->by_seq);
+        const struct head_device *device = head_device_at(core, i);
+
+        bytes += device->by_seq != NULL
+                     ? block_bytes((device->by_seq_mask + 1) * sizeof(*device->by_seq))
+                     : 0;
     }
     pl_list_for_each(pos, &core->clients) {
-        bytes += block_bytes(pl_container_of(pos, struct head_client, link)->tasks.slots);
+        const struct pl_map *tasks = &pl_container_of(pos, struct head_client, link)->tasks;
+
+        bytes += block_bytes(tasks->capacity * sizeof(*tasks->slots));
     }
     return bytes;
 }
