@@ -150,8 +150,8 @@ void head_core_check(const struct head_core *core)
     uint64_t clients_tasks = 0; /* that are in no list of their client */
     uint64_t order         = 0;
 
-    for (size_t i = 0; i < core->devices.count; i++) {
-        check_device(*(struct head_device **)pl_vec_at(&core->devices, i));
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        check_device(head_device_at(core, i));
     }
     head_spill_check(core);
     head_seconds_check(core);

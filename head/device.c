@@ -30,7 +30,7 @@ enum {
     FIELD_CANCEL_FORCE = 20
 };
 
-struct head_device *head_device_at(struct head_core *core, uint32_t index)
+struct head_device *head_device_at(const struct head_core *core, uint32_t index)
 {
     return index < core->devices.count
                ? *(struct head_device **)pl_vec_at(&core->devices, index)

@@ -141,7 +141,7 @@ struct head_device {
 };
 
 /* ---- device.c */
-struct head_device *head_device_at(struct head_core *core, uint32_t index);
+struct head_device *head_device_at(const struct head_core *core, uint32_t index);
 /* The name of a host, the same pointer each time; lent until the core is destroyed. */
 char *head_host_name(struct head_core *core, const char *host);
 /* On different hosts. */

@@ -121,8 +121,7 @@ static uint64_t scalar_at(const Plasmon__V1__Task *task, size_t number,
 static uint32_t usable_device(const struct head_core *core, uint64_t i)
 {
     for (uint32_t index = 0; index < core->devices.count; index++) {
-        const struct head_device *device =
-            *(struct head_device **)pl_vec_at(&core->devices, index);
+        const struct head_device *device = head_device_at(core, index);
 
         if (device->joined && !device->gone && i-- == 0) {
             return index;

@@ -110,8 +110,7 @@ plasmon_status_t head_moved_status(const struct head_core *core, struct wire_are
         sums[i].route = i;
     }
     for (uint32_t i = 0; i < core->devices.count; i++) {
-        const struct head_device *device =
-            *(struct head_device **)pl_vec_at(&core->devices, i);
+        const struct head_device *device = head_device_at(core, i);
 
         out->worker_cpu_ns += device->stats.cpu_ns + device->past.cpu_ns;
         out->worker_driver_ns += device->stats.driver_ns + device->past.driver_ns;

@@ -95,15 +95,11 @@ static struct head_hosts_apart *hosts_of(const struct head_core *core, const cha
     return NULL;
 }
 
-static const struct head_device *device_of(const struct head_core *core, uint32_t index)
-{
-    return *(struct head_device *const *)pl_vec_at(&core->devices, index);
-}
-
 static struct head_hosts_apart *hosts_of_way(const struct head_core *core,
                                              const struct head_way *way)
 {
-    return hosts_of(core, device_of(core, way->from)->host, device_of(core, way->to)->host);
+    return hosts_of(core, head_device_at(core, way->from)->host,
+                    head_device_at(core, way->to)->host);
 }
 
 static void hosts_free(struct head_hosts_apart *hosts)
@@ -119,8 +115,8 @@ static void note(struct head_core *core, struct head_way *way, const char *why)
 
     if (hosts == NULL) {
         hosts       = head_alloc(sizeof(*hosts));
-        hosts->from = device_of(core, way->from)->host;
-        hosts->to   = device_of(core, way->to)->host;
+        hosts->from = head_device_at(core, way->from)->host;
+        hosts->to   = head_device_at(core, way->to)->host;
         pl_list_init(&hosts->link);
         pl_list_add_tail(&core->hosts_apart, &hosts->link);
     }
@@ -276,8 +272,8 @@ void head_reach_check(const struct head_core *core)
             const struct head_way *way = value;
 
             if (way->unreached != NULL && hosts_of_way(core, way) == hosts) {
-                PL_CHECK(!device_of(core, way->from)->gone &&
-                         !device_of(core, way->to)->gone);
+                PL_CHECK(!head_device_at(core, way->from)->gone &&
+                         !head_device_at(core, way->to)->gone);
                 noted++;
                 alone += way->alone;
             }
