@@ -56,6 +56,12 @@ bool head_move_direct(const struct head_core *core, const struct head_device *fr
 
 /* -------------------------------------------------------------------------------------- common buffer */
 
+/* What a collective makes fails as a whole, whoever reads how much of it. */
+static bool fails_as_one(const struct head_task *task)
+{
+    return task->group != NULL && task->group->whole;
+}
+
 bool head_move_joint(const struct head_buffer *buffer)
 {
     const struct pl_list *pos;
@@ -67,7 +73,7 @@ bool head_move_joint(const struct head_buffer *buffer)
         const struct head_task *task = pl_container_of(pos, struct head_use, link)->task;
 
         if (task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY && task->use_count > 2 &&
-            task->producers_open > 0) {
+            task->producers_open > 0 && !fails_as_one(task)) {
             return true;
         }
     }

@@ -12,6 +12,7 @@ enum { COPY = PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY };
 static struct head_core *core;
 static uint64_t session;
 static uint32_t way; /* of the next collectives */
+static uint64_t task_id = 50;
 
 static void begin(void)
 {
@@ -29,6 +30,7 @@ static void begin(void)
 
 static void end(void)
 {
+    task_id = 50;
     head_core_check(core);
     head_core_destroy(core);
 }
@@ -41,7 +43,7 @@ static void make_members(uint32_t count, uint64_t elements)
     }
 }
 
-/* Task 50 on members 101, ..; results are refs 201, .. of so many elements, or with elements 0 the members. */
+/* Task 50 (51, ..) on members 101, ..; results are refs 201, .. of so many elements, or with elements 0 the members. */
 static void collective(uint32_t kind, uint32_t op, uint32_t members, uint32_t results,
                        uint64_t elements, const uint32_t *places)
 {
@@ -72,7 +74,7 @@ static void collective(uint32_t kind, uint32_t op, uint32_t members, uint32_t re
     collective.way     = way;
     collective.n_place = results;
     collective.place   = (uint32_t *)(uintptr_t)(places != NULL ? places : nowhere);
-    task.id            = 50;
+    task.id            = task_id++;
     task.kind          = PLASMON__V1__TASK_KIND__TASK_COLLECTIVE;
     task.collective    = &collective;
     task.args          = args;
@@ -299,6 +301,42 @@ TEST(all_reading_launches_have_smaller_numbers_than_those_that_write_the_members
 {
     check_reads_before_writes(1);
     check_reads_before_writes(1 << 20);
+}
+
+/* What is still being gathered serves the next one segment by segment, for it fails as a whole: neither lands anything. */
+TEST(all_reduces_in_a_row_read_where_the_results_will_lie)
+{
+    begin();
+    core->config.direct_bytes = 1000;
+    make_members(DEVICES, 1000);
+    for (int i = 0; i < 2; i++) {
+        collective(PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE, 1, DEVICES, DEVICES, 0, NULL);
+    }
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        ASSERT_EQ(head_device_at(core, i)->seq_last, 5);
+        ASSERT_TRUE(combines(task_of(i, 4)));
+        ASSERT_EQ(foreign_sources(task_of(i, 4)), DEVICES - 1);
+        ASSERT_EQ(written(task_of(i, 4)), 250);
+    }
+    end();
+}
+
+/* All devices are asked by another one at a time, and who asks has its own part last. */
+TEST(devices_gather_from_the_next_one_on)
+{
+    begin();
+    make_members(DEVICES, 1000);
+    collective(PLASMON__V1__COLLECTIVE_KIND__ALL_GATHER, 0, DEVICES, DEVICES, 4000, NULL);
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        const struct head_task *task = task_of(i, 2);
+
+        ASSERT_EQ(task->kind, COPY);
+        ASSERT_EQ(task->use_count, 1 + DEVICES);
+        for (uint32_t k = 0; k < DEVICES; k++) {
+            ASSERT_EQ(task->uses[1 + k].buffer->device->index, (i + 1 + k) % DEVICES);
+        }
+    }
+    end();
 }
 
 TEST(large_segments_go_in_chunks)
