@@ -355,7 +355,9 @@ struct worker_core {
     bool
         waits_quiet; /* the front does: for a function to be loaded, a pair to be opened, a graph to be recorded beside pairs, recordings to be destroyed */
     uint32_t holds;  /* worker_core_hold() */
-    uint32_t last_stream; /* where the last launch went */
+    uint32_t last_stream;              /* where the last launch went */
+    enum worker_stream_role copied_in; /* .. and the last large copy from another device, */
+    uint32_t copied_from;              /* which it was (streams.c) */
     uint64_t bytes_replica;
 
     /* reuse.c */

@@ -813,6 +813,55 @@ TEST(copies_take_turns_between_two_streams)
     fake_destroy(fake);
 }
 
+enum { LARGE_COPY = 8 << 20 }; /* elements */
+
+/* From a buffer of host device 0 or 2, when launch number `after` of it is done (0: it is). Into which of the two streams it goes. */
+static uint32_t large_copy(struct fake *fake, uint64_t seq, uint32_t from, uint64_t after)
+{
+    struct pl_shape frame = {.dtype = PL_F32, .ndim = 1, .dim = {LARGE_COPY}};
+    struct fake_launch copy;
+
+    if (seq == 1) {
+        fake->grow_bytes = FAKE_ARENA / 2;
+        for (uint32_t i = 0; i < FAKE_DEVICES; i += 2) {
+            store_table_alloc(fake->tables[i], 30, 1, 256, &frame, 0, 1);
+            store_table_seal(fake->tables[i], 30);
+        }
+    }
+    fake_launch_init(&copy, seq, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    fake_launch_fresh(&copy, (uint32_t)seq, LARGE_COPY);
+    fake_launch_piece(&copy, FAKE_BASE + from, 30, LARGE_COPY);
+    if (after != 0) {
+        fake_peer_publish(fake, from, after, 0);
+        fake_launch_after(&copy, FAKE_BASE + from, after);
+    }
+    ASSERT_OK(fake_send(fake, &copy));
+    return store_ring_stream(fake->timelines[FAKE_US]->ring[seq]) - FAKE_RUN_STREAMS;
+}
+
+TEST(large_copies_from_several_devices_follow_each_other)
+{
+    struct fake *fake = fake_create();
+
+    ASSERT_EQ(large_copy(fake, 1, 2, 0), 0);
+    ASSERT_EQ(large_copy(fake, 2, 0, 0), 0); /* behind that from another device, .. */
+    ASSERT_EQ(large_copy(fake, 3, 0, 0), 3); /* .. and beside one from the same one */
+    ASSERT_EQ(large_copy(fake, 4, 2, 0), 3);
+    ASSERT_EQ(large_copy(fake, 5, 0, 0), 3);
+    fake_destroy(fake);
+}
+
+TEST(a_large_copy_does_not_wait_behind_one_whose_bytes_are_still_made)
+{
+    struct fake *fake = fake_create();
+
+    ASSERT_EQ(large_copy(fake, 1, 2, 1), 0);
+    ASSERT_EQ(large_copy(fake, 2, 0, 0), 3);
+    ASSERT_EQ(large_copy(fake, 3, 2, 2), 3); /* neither is there */
+    ASSERT_EQ(large_copy(fake, 4, 0, 1), 3);
+    fake_destroy(fake);
+}
+
 /* Memory goes from one launch to another when the first is done, seen by its word; so no stream has to wait for that. */
 TEST(scratch_is_given_to_the_next_launch_once_its_user_is_done)
 {
