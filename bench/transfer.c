@@ -39,7 +39,7 @@ static const struct cli_option options[] = {
      "CPU devices where there is no GPU [2]"},
     {"--in-flight", "N", CLI_COUNT, OPTION(in_flight), "new objects moving at a time [8]"},
     {"--crossing", "N", CLI_COUNT, OPTION(crossing),
-     "objects of a series both ways and all to all, up to 4096 that fit [256]"},
+     "objects of a series both ways and all to all, up to 4096 that fit [256; GPUs: 1024]"},
     {"--json", "FILE", CLI_OUTPUT, OPTION(json), "write the results as JSON"},
     {"--plot", "FILE.svg", CLI_OUTPUT, OPTION(plot), "draw bytes per second over sizes"},
 };
@@ -276,12 +276,13 @@ static int run_transfer(int argc, char **argv)
     }
     transfer.to        = 1;
     transfer.in_flight = given.in_flight > 0 ? given.in_flight : IN_FLIGHT;
-    transfer.crossing  = given.crossing > 0
-                             ? (uint32_t)pl_min_u64(given.crossing, CROSSING_MAX)
-                             : TRANSFER_CROSSING;
     bench_report_init(&transfer.report, "Plasmon: transfers between devices");
     transfer.report.x_title = "size";
     plan_devices(&transfer, &given, &config);
+    transfer.crossing = given.crossing > 0
+                            ? (uint32_t)pl_min_u64(given.crossing, CROSSING_MAX)
+                        : transfer.raw.cuda ? TRANSFER_CROSSING_GPUS
+                                            : TRANSFER_CROSSING;
     if (transfer.raw.size_count == 0 || transfer.raw.devices < 2) {
         return cli_fail(&bench_transfer, "it needs two devices and a size that fits");
     }

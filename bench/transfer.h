@@ -9,8 +9,10 @@
 #include "bench/bench.h"
 
 #define TRANSFER_OBJECTS_MAX 256u
-#define TRANSFER_CROSSING    256u                   /* by default */
-#define TRANSFER_NEW         "new object each time" /* the rows of the picture */
+#define TRANSFER_CROSSING    256u /* by default; on GPUs: */
+#define TRANSFER_CROSSING_GPUS \
+    1024u /* messages until the first copy begins are a thirtieth of the time of 256 objects of 16 MiB, and bare loops have more, too */
+#define TRANSFER_NEW "new object each time" /* the rows of the picture */
 
 struct transfer {
     struct bench_cluster cluster; /* of the route */

@@ -25,7 +25,7 @@ enum {
     CHUNK_SHOTS_MANY  = 1024, /* of more than two GPUs: chunk_count() */
     SHOT_EXTRA        = 16,   /* see is_little() */
     KIND_CPU          = 1,    /* of a device */
-    NCCL_PAYS_DEVICES = 3,    /* see nccl_pays() */
+    NCCL_PAYS_DEVICES = 5,    /* see nccl_pays() */
     ALIGNED_ROWS =
         64 /* segments of long rows begin at multiples: of 16 bytes for every dtype but bool, and no two share a line */
 };
@@ -118,8 +118,8 @@ static bool nccl_reduces(uint32_t kind, uint32_t dtype)
 }
 
 /*
- * Of two GPUs reading directly is as fast as NCCL, within a twentieth or faster, in a row of every size. Of more, NCCL's rings keep both directions of all links busy at
- * once, which pays where moving is what takes the time.
+ * Of two to four GPUs reading directly is faster than NCCL with a process a device, by a twentieth in a row of 256 MiB and more. Of more it is not measured: then NCCL's
+ * rings, in which each device sends to one other, may have what many readers of one device lose.
  */
 static bool nccl_pays(const struct collective *c)
 {
@@ -511,10 +511,11 @@ static uint32_t tree_parent(uint32_t lead)
 }
 
 /* From whom the lead of a host that is not the member's gets them; leads: those before it. */
-static const struct collective_out *
-lead_source(const struct collective *c, const struct broadcast *b,
-            const struct collective_out *out, const struct collective_out *before,
-            const struct collective_out *const *leads, uint32_t lead_count)
+static const struct collective_out *lead_source(const struct collective *c,
+                                                const struct collective_out *out,
+                                                const struct collective_out *before,
+                                                const struct collective_out *const *leads,
+                                                uint32_t lead_count)
 {
     uint64_t bytes = collective_bytes(&c->ins[0]);
     uint32_t parent;
@@ -525,7 +526,7 @@ lead_source(const struct collective *c, const struct broadcast *b,
     if (bytes >= c->core->config.chain_bytes) {
         return before;
     }
-    if (bytes >= head_move_large_bytes(c->core, b->home, out->device)) {
+    if (bytes >= head_move_large_bytes(c->core)) {
         return lead_count > 0 ? leads[lead_count - 1] : NULL;
     }
     parent = bytes >= head_move_tree_bytes(c->core) ? tree_parent(lead_count + 1) : 0;
@@ -535,7 +536,7 @@ lead_source(const struct collective *c, const struct broadcast *b,
 static void broadcast_sources(const struct collective *c, struct broadcast *b)
 {
     const struct collective_out *leads[WIRE_COLLECTIVE_MAX];
-    bool chain          = collective_bytes(&c->ins[0]) >= c->core->config.chain_bytes;
+    bool chain          = collective_bytes(&c->ins[0]) >= head_move_large_bytes(c->core);
     uint32_t lead_count = 0;
 
     for (uint32_t i = 0; i < c->out_count; i++) {
@@ -550,7 +551,7 @@ static void broadcast_sources(const struct collective *c, struct broadcast *b)
         } else if (before != NULL && !head_device_apart(before->device, out->device)) {
             source = before;
         } else {
-            source              = lead_source(c, b, out, before, leads, lead_count);
+            source              = lead_source(c, out, before, leads, lead_count);
             leads[lead_count++] = out;
         }
         if (source != NULL && !head_move_possible(source->device, out->device)) {
@@ -573,7 +574,7 @@ static void broadcast_parts(const struct collective *c, struct broadcast *b)
             to = c->outs[i].device;
         }
     }
-    b->parts = others > 1 && bytes >= head_move_large_bytes(c->core, b->home, to)
+    b->parts = others > 1 && bytes >= head_move_large_bytes(c->core)
                    ? head_move_parts(c->core, bytes, b->home, to, others - 1)
                    : 1;
 }

@@ -129,7 +129,7 @@ plasmon_status_t head_core_create(const struct head_config *config,
         core->config.one_shot_bytes = 256u << 10;
     }
     if (core->config.direct_bytes == 0) {
-        core->config.direct_bytes = 256u << 20;
+        core->config.direct_bytes = 1u << 30;
     }
     if (core->config.nccl_bytes == 0) {
         core->config.nccl_bytes = UINT64_C(4) << 30;

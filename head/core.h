@@ -87,13 +87,13 @@ struct head_config {
     uint64_t credit;   /* ops a client may have in flight; 0: 1 << 20 */
     uint64_t lease_ms; /* a lost client's refs go after this; 0: 10000 */
     uint64_t
-        chain_bytes; /* copies of so much go through chains of devices, part by part (move_launch.c); 0: 256 MiB; at least 4 */
+        chain_bytes; /* copies of a quarter of it go through chains of devices, part by part (move_launch.c); 0: 256 MiB; at least 4 */
     uint64_t
         one_shot_bytes; /* collectives reduce so much of a member in one step (collective_ways.c); 0: 256 KiB */
     uint32_t
         gate_points; /* a launch names so many others to wait for, and waits for gates beyond (task.c); 0: 32768, the most */
     uint64_t
-        direct_bytes; /* and read so much of one where it lies, on another device; 0: 256 MiB */
+        direct_bytes; /* and read so much of one where it lies, on another device; 0: 1 GiB */
     uint64_t
         team_bytes; /* members of so much are reduced by NCCL where that is allowed and faster (collective_ways.c); 0: 128 MiB */
     uint64_t

@@ -191,9 +191,8 @@ uint32_t head_move_parts(const struct head_core *core, uint64_t bytes,
                          const struct head_device *from, const struct head_device *to,
                          uint32_t links)
 {
-    return head_device_apart(from, to)
-               ? hosts_parts(bytes, head_move_large_bytes(core, from, to))
-               : chain_parts(core, bytes, links);
+    return head_device_apart(from, to) ? hosts_parts(bytes, head_move_large_bytes(core))
+                                       : chain_parts(core, bytes, links);
 }
 
 /* Slabs of the box along its slowest dimension, into io_pieces. */
@@ -261,14 +260,13 @@ static uint32_t parts_of(struct head_core *core, const struct head_buffer *dst,
                          const struct head_piece *piece, uint32_t links)
 {
     uint64_t bytes = head_move_box_bytes(&piece->box, piece->src->dtype);
-    uint64_t large = core->config.chain_bytes;
+    uint64_t large = head_move_large_bytes(core);
     uint32_t parts;
 
     if (piece->src->device == dst->device) {
         return 1;
     }
     if (received_in_parts(piece->src, &piece->box)) {
-        large /= HEAD_MOVE_HOSTS_FRACTION;
         return bytes >= large ? hosts_parts(bytes, large) : 1;
     }
     if (links == 0 || bytes < large) {
@@ -278,7 +276,7 @@ static uint32_t parts_of(struct head_core *core, const struct head_buffer *dst,
     return others_expected(core, piece)
                ? parts
                : (uint32_t)pl_min_u64(HEAD_MOVE_PARTS_ALONE,
-                                      bytes / pl_max_u64(large / 2, 1));
+                                      bytes / (core->config.chain_bytes / 2));
 }
 
 void head_move_cut(struct head_core *core, const struct head_buffer *dst,
@@ -346,7 +344,7 @@ void head_move_start_pairs(struct head_core *core, struct head_buffer *src,
 {
     const struct head_piece whole = {.src = src, .box = dst->frame};
     struct pl_vec parts           = PL_VEC_INIT(struct head_piece);
-    uint64_t large                = head_move_large_bytes(core, src->device, dst->device);
+    uint64_t large                = head_move_large_bytes(core);
     uint64_t bytes                = head_move_box_bytes(&dst->frame, dst->dtype);
 
     if (head_device_apart(src->device, dst->device) && bytes >= large &&

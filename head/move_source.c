@@ -14,11 +14,9 @@
 #define TREE_FRACTION 256u
 #define HOPS_MAX      8u
 
-uint64_t head_move_large_bytes(const struct head_core *core, const struct head_device *from,
-                               const struct head_device *to)
+uint64_t head_move_large_bytes(const struct head_core *core)
 {
-    return core->config.chain_bytes /
-           (head_device_apart(from, to) ? HEAD_MOVE_HOSTS_FRACTION : 1);
+    return core->config.chain_bytes / HEAD_MOVE_LARGE_FRACTION;
 }
 
 uint64_t head_move_tree_bytes(const struct head_core *core)
@@ -96,7 +94,7 @@ static uint64_t bytes_before(struct head_core *core, const struct head_buffer *f
 {
     uint64_t bytes = head_move_box_bytes(box, from->dtype);
 
-    if (bytes >= head_move_large_bytes(core, from->device, to)) {
+    if (bytes >= head_move_large_bytes(core)) {
         return leaving(from, box);
     }
     if (!head_device_apart(from->device, to) || is_small(core, box, from->dtype)) {
@@ -113,7 +111,7 @@ static uint64_t arrival_ns(struct head_core *core, const struct head_buffer *fro
                            const struct pl_box *box, const struct head_device *to)
 {
     uint64_t bytes = head_move_box_bytes(box, from->dtype);
-    bool cut       = bytes >= head_move_large_bytes(core, from->device, to);
+    bool cut       = bytes >= head_move_large_bytes(core);
     uint64_t ns = head_rates_known_ns(core, from->device, to, leaving(from, box) + bytes);
 
     for (unsigned i = 0; i < HOPS_MAX && ns != 0 && head_move_box_pending(from, box); i++) {

@@ -380,8 +380,7 @@ bool head_move_pieces(struct head_core *core, struct head_array *array,
 /* It is being filled by one launch that fails with any of several others: only who reads all of it may find it. */
 bool head_move_joint(const struct head_buffer *buffer);
 /* Pieces of so many bytes are large, and cut (move_source.c). */
-uint64_t head_move_large_bytes(const struct head_core *core, const struct head_device *from,
-                               const struct head_device *to);
+uint64_t head_move_large_bytes(const struct head_core *core);
 /* Into how many parts a large piece is cut that is passed on so many times within a host (move_launch.c). */
 uint32_t head_move_parts(const struct head_core *core, uint64_t bytes,
                          const struct head_device *from, const struct head_device *to,

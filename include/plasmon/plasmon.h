@@ -579,9 +579,9 @@ plasmon_status_t plasmon_submit_index(struct plasmon_client *client,
 typedef enum plasmon_collective_way {
     PLASMON_WAY_AUTO = 0,
     PLASMON_WAY_DIRECT =
-        1, /* the function that reduces reads their memory: soonest for what is small */
+        1, /* the function that reduces reads their memory: soonest, where they can be reached */
     PLASMON_WAY_COPIES =
-        2, /* copy engines bring them: fastest for what is large without NCCL */
+        2, /* copy engines bring them: no multiprocessor waits for their bytes */
     /*
      * All-reduce, reduce-scatter, all-gather: by NCCL, on GPUs of one host, with one member a device, which is all of an array, and result i
      * where member i is. The order of its sums is NCCL's own: the bits of floats may differ from those of the other ways, and, if a worker

@@ -7,7 +7,7 @@
 
 #include "head/core_int.h"
 
-enum { COMMS_DEVICES_MAX = 4, COMMS_TOLD_MAX = 64, COMMS_NCCL = 22809 };
+enum { COMMS_DEVICES_MAX = 5, COMMS_TOLD_MAX = 64, COMMS_NCCL = 22809 };
 
 /* What a worker was told of a pair or team. */
 struct comms_told {

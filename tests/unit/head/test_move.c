@@ -165,10 +165,29 @@ TEST(two_devices_copy_in_one_piece)
 TEST(a_small_object_comes_from_where_it_is)
 {
     begin(DEVICES);
-    submit(1, 0, 15, 0); /* 3,840 bytes */
+    submit(1, 0, 3, 0); /* 768 bytes */
     for (uint32_t device = 1; device < DEVICES; device++) {
         submit(1 + device, device, 0, 101);
         ASSERT_EQ(head_device_at(core, device)->seq_last, 2);
+    }
+    end();
+}
+
+/* From a quarter of chain_bytes on; below half of it one device alone takes it in one piece. */
+TEST(an_object_of_a_quarter_of_the_large_ones_is_cut_when_others_follow)
+{
+    begin(DEVICES);
+    for (uint64_t id = 1; id <= 11; id += 10) {
+        submit(id, 0, 4, 0); /* 1 KiB: 8 parts */
+        for (uint32_t device = 1; device < DEVICES; device++) {
+            uint64_t before = head_device_at(core, device)->seq_last;
+
+            submit(id + device, device, 0, id + 100);
+            ASSERT_EQ(head_device_at(core, device)->seq_last - before,
+                      id == 1 && device == 1 ? 2 : 9);
+            ASSERT_EQ(source_of(task_of(device, before + 1))->buffer->device->index,
+                      device - 1);
+        }
     }
     end();
 }

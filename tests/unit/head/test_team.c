@@ -6,7 +6,7 @@
 #include "tests/unit/head/comms.h"
 #include "tests/unit/head/core.h"
 
-enum { DEVICES = 4, ELEMENTS = 1000, NCCL = 3, FASTEST = 4 };
+enum { DEVICES = 4, GPUS = 5, ELEMENTS = 1000, NCCL = 3, FASTEST = 4 };
 enum {
     OPEN  = PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN,
     CLOSE = PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE,
@@ -17,20 +17,20 @@ static uint64_t task_last;
 static uint32_t way = NCCL; /* of all_reduce() */
 
 /* Member i is ref 101 + i, on device i: its device has launch 1. */
-static void begin_of(uint32_t kind, uint32_t version_of_last)
+static void begin_of(uint32_t devices, uint32_t kind, uint32_t version_of_last)
 {
     uint64_t elements = ELEMENTS;
 
-    comms_begin(DEVICES, kind, version_of_last);
+    comms_begin(devices, kind, version_of_last);
     task_last = 49;
-    for (uint32_t i = 0; i < DEVICES; i++) {
+    for (uint32_t i = 0; i < devices; i++) {
         core_submit(comms.core, comms.session, 1 + i, i, 0, &elements, 1);
     }
 }
 
 static void begin(uint32_t version_of_last)
 {
-    begin_of(1, version_of_last);
+    begin_of(DEVICES, 1, version_of_last);
 }
 
 /* Of the members of the devices whose bits are set, into new refs. */
@@ -43,15 +43,15 @@ static void all_reduce(uint32_t devices, uint32_t dtype_op)
     Plasmon__V1__Task task             = PLASMON__V1__TASK__INIT;
     Plasmon__V1__Shape shape           = PLASMON__V1__SHAPE__INIT;
     Plasmon__V1__Task *tasks[]         = {&task};
-    Plasmon__V1__Arg arg[2 * DEVICES], *args[2 * DEVICES];
-    uint32_t nowhere[DEVICES] = {0};
-    uint32_t count            = 0;
-    struct pl_err err         = {0};
+    Plasmon__V1__Arg arg[2 * GPUS], *args[2 * GPUS];
+    uint32_t nowhere[GPUS] = {0};
+    uint32_t count         = 0;
+    struct pl_err err      = {0};
 
     shape.dtype = PL_F32;
     shape.n_dim = 1;
     shape.dim   = &elements;
-    for (uint32_t i = 0; i < DEVICES; i++) {
+    for (uint32_t i = 0; i < GPUS; i++) {
         if ((devices & 1u << i) != 0) {
             plasmon__v1__arg__init(&arg[count]);
             arg[count].mode  = PLASMON__V1__MODE__MODE_IN;
@@ -203,32 +203,32 @@ static void reduce_some(uint32_t devices, uint32_t wish)
 
 static void begin_gpus(uint64_t team_bytes)
 {
-    begin_of(2, COMMS_NCCL);
+    begin_of(GPUS, 2, COMMS_NCCL);
     comms.core->config.team_bytes = team_bytes;
 }
 
-TEST(the_fastest_is_by_nccl_where_much_is_reduced_on_three_gpus_and_more)
+TEST(the_fastest_is_by_nccl_where_much_is_reduced_on_more_than_four_gpus)
 {
     begin_gpus(4 * ELEMENTS);
     way = FASTEST;
-    all_reduce(15, 1);
-    all_reduce(15, 1);
+    all_reduce(31, 1);
+    all_reduce(31, 1);
     ASSERT_EQ(head_team_count(comms.core, head_device_at(comms.core, 0)),
               0); /* perhaps the last */
-    all_reduce(15, 1);
+    all_reduce(31, 1);
     ASSERT_EQ(head_team_count(comms.core, head_device_at(comms.core, 0)), 1);
     way = NCCL;
     comms_end();
 }
 
-TEST(the_fastest_is_not_by_nccl_on_two_gpus_nor_of_little_nor_where_sums_have_an_order)
+TEST(the_fastest_is_not_by_nccl_on_four_gpus_nor_of_little_nor_where_sums_have_an_order)
 {
     begin_gpus(4 * ELEMENTS);
-    reduce_some(3, FASTEST);
-    reduce_some(15, 0);
+    reduce_some(15, FASTEST);
+    reduce_some(31, 0);
     ASSERT_EQ(head_team_count(comms.core, head_device_at(comms.core, 0)), 0);
     comms.core->config.team_bytes++;
-    reduce_some(15, FASTEST);
+    reduce_some(31, FASTEST);
     ASSERT_EQ(head_team_count(comms.core, head_device_at(comms.core, 0)), 0);
     comms_end();
 }
