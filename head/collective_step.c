@@ -206,6 +206,19 @@ struct collective_part collective_part_of(const struct collective_part *whole,
 
 /* ------------------------------------------------------------------------------------------------ copies */
 
+/* A chunk is written before the next but one is read: so no member may lie in its way, but where it is the same part of both. */
+static bool clear_of_members(const struct collective *c, const struct head_arg *arg)
+{
+    for (uint32_t i = 0; i < c->count; i++) {
+        if (c->ins[i].array == arg->array &&
+            pl_box_intersects(&c->ins[i].box, &arg->hull) &&
+            !pl_box_equal(&c->ins[i].box, &arg->hull)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /*
  * Where the result is made: in the buffer of what it takes the place of, if that lies here in one and nobody else needs it; else in new
  * memory. Sets *out_fresh.
@@ -218,7 +231,7 @@ static bool out_open(struct collective *c, struct collective_out *out, bool *out
     if (out->buffer != NULL) {
         return true;
     }
-    if (c->in_place && pl_view_dense(&arg->view)) {
+    if (c->in_place && pl_view_dense(&arg->view) && clear_of_members(c, arg)) {
         out->buffer = head_move_common(arg->array, &arg->hull, out->device, true);
     }
     if (out->buffer != NULL) {

@@ -559,12 +559,14 @@ TEST(collectives_mean_their_loops_whoever_crashes)
 /*
  * 1139429549: who was told to end a team before it had opened it there aborts at once, since none of its operations had begun, and nobody may take that for
  * an operation's end. (It was the simulation that did.)
+ * 2011753668: results in the members' array, a few elements further on: the first chunk was written over what the third one reads.
  */
 TEST(programs_that_found_something)
 {
     test_expect_log();
     seeds_log_errors();
     ASSERT_TRUE(program_run(1139429549, NULL));
+    ASSERT_TRUE(program_run(2011753668, NULL));
 }
 
 /* What an aborted operation says to the others they believe, unless they have marked before: it has to be found. */
