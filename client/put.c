@@ -29,7 +29,7 @@ plasmon_status_t put_check(const struct plasmon_put_options *options, const void
     plasmon_status_t status;
 
     if (data == NULL || shape == NULL) {
-        return error_set(PLASMON_EINVAL, "data or shape is NULL");
+        return error_set(PLASMON_EINVAL, "%s is NULL", data == NULL ? "data" : "shape");
     }
     if (shape->ndim > PL_DIM_MAX) {
         return error_set(PLASMON_ESHAPE, "%u dimensions; the limit is %d", shape->ndim,

@@ -19,9 +19,13 @@ plasmon_status_t submit_check_call(const struct plasmon_call *call)
     if (call->function == NULL) {
         return error_set(PLASMON_EINVAL, "call.function is NULL");
     }
-    if ((call->arg_count > 0 && call->args == NULL) ||
-        (call->scalar_count > 0 && call->scalars == NULL)) {
-        return error_set(PLASMON_EINVAL, "%s: args or scalars is NULL", call->function);
+    if (call->arg_count > 0 && call->args == NULL) {
+        return error_set(PLASMON_EINVAL, "%s: args is NULL, and arg_count %u",
+                         call->function, call->arg_count);
+    }
+    if (call->scalar_count > 0 && call->scalars == NULL) {
+        return error_set(PLASMON_EINVAL, "%s: scalars is NULL, and scalar_count %u",
+                         call->function, call->scalar_count);
     }
     if (call->arg_count > WIRE_ARGS_MAX || call->scalar_count > KERNEL_SCALARS_MAX) {
         return error_set(PLASMON_EARITY, "%s: %u arguments and %u scalars are too many",
@@ -35,6 +39,12 @@ plasmon_status_t submit_check_call(const struct plasmon_call *call)
     if (call->priority < -1 || call->priority > 1) {
         return error_set(PLASMON_EINVAL, "%s: priority is %d; it is -1, 0 or 1",
                          call->function, call->priority);
+    }
+    if (call->retries < -1) {
+        return error_set(
+            PLASMON_EINVAL,
+            "%s: retries is %d; it is -1 for the cluster's default, or how often",
+            call->function, call->retries);
     }
     return call->label == NULL
                ? PLASMON_OK

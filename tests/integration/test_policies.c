@@ -206,7 +206,7 @@ TEST(an_urgent_graph_does_not_queue_behind_others)
     plasmon_finish(client);
 }
 
-TEST(a_priority_that_does_not_exist_is_refused)
+TEST(a_priority_a_number_of_retries_and_scalars_that_do_not_exist_are_refused)
 {
     struct plasmon_client *client = start(NULL);
     struct plasmon_ref *x         = cluster_fill(client, 16, 0, 0);
@@ -222,6 +222,14 @@ TEST(a_priority_that_does_not_exist_is_refused)
     call.priority     = 2;
     ASSERT_STATUS(plasmon_submit(client, &call, NULL, NULL), PLASMON_EINVAL);
     ASSERT_CONTAINS(plasmon_error(client), "priority is 2; it is -1, 0 or 1");
+    call.priority = 0;
+    call.retries  = -2;
+    ASSERT_STATUS(plasmon_submit(client, &call, NULL, NULL), PLASMON_EINVAL);
+    ASSERT_CONTAINS(plasmon_error(client), "retries is -2");
+    call.retries = -1;
+    call.scalars = NULL;
+    ASSERT_STATUS(plasmon_submit(client, &call, NULL, NULL), PLASMON_EINVAL);
+    ASSERT_CONTAINS(plasmon_error(client), "scalars is NULL, and scalar_count 1");
     plasmon_finish(client);
 }
 
