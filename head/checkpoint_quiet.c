@@ -37,8 +37,8 @@ static const char *unquiet_device(const struct head_device *device)
     if (device->expected_ms != 0) {
         return "a device is waited for";
     }
-    if (device->fencing || device->starved_seq != 0 || device->arriving ||
-        device->draining) {
+    if (device->fencing || device->starved_seq != 0 || device->relief.request != 0 ||
+        device->arriving || device->draining) {
         return "a device is being changed";
     }
     return device->out.length != 0 || device->early.count != 0 ||

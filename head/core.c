@@ -190,6 +190,9 @@ void head_core_destroy(struct head_core *core)
         return;
     }
     head_drains_finish(core);
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        head_relief_cancel(core, head_device_at(core, i));
+    }
     while (!pl_list_empty(&core->clients)) {
         head_core_client_close(
             core, pl_list_first(&core->clients, struct head_client, link)->session);

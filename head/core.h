@@ -232,8 +232,11 @@ struct head_spill_counts {
     uint64_t spills, spill_bytes;
     uint64_t restores, restore_bytes;
     uint64_t write_backs, write_back_bytes, write_back_cancels;
-    uint64_t undone;   /* spills that found no place; since this head began */
-    uint64_t stranded; /* restores that failed for it; likewise */
+    uint64_t undone; /* spills that found no place; since this head began */
+    uint64_t
+        relieved; /* copies beside the launches, for one that found no memory; likewise, .. */
+    uint64_t relieved_spills, relieved_in_vain; /* .. (spill.h) */
+    uint64_t stranded;                          /* restores that failed for it; likewise */
     uint64_t writes, write_bytes;
     uint64_t reads, read_bytes;
 };

@@ -11,7 +11,8 @@
  *
  * NO MEMORY. A worker whose next launch finds no memory says Starved and stays there. Then, in this order: replicas on that device
  * that nothing uses are dropped; frees on their way may do; tasks before it may finish and free something. Only when the
- * launch is the oldest unfinished one of the whole cluster - nothing is left that could free memory for it - it is told to fail.
+ * launch is the oldest unfinished one of the whole cluster - nothing is left that could free memory for it - what nobody uses is copied to host
+ * memory beside the launches, and goes (relief.c); and when there is nothing more of that, it is told to fail.
  * (The oldest is never waiting for another launch, so there is always one that either runs or fails: nothing hangs. But a SEND by a
  * pair is over when its RECV is, and a part of what a team does waits for the others; those of one number are the oldest together.)
  */
@@ -288,9 +289,8 @@ void head_device_forget_output(struct head_device *device)
 
 /* -------------------------------------------------------------------------------------------- starved */
 
-/* Drop replicas of this device that nothing uses, oldest first, until about `bytes` came free. */
-static uint64_t evict_replicas(struct head_core *core, struct head_device *device,
-                               uint64_t bytes)
+uint64_t head_device_evict(struct head_core *core, struct head_device *device,
+                           uint64_t bytes)
 {
     struct pl_list *pos, *tmp;
     uint64_t freed = 0;
@@ -326,7 +326,7 @@ void head_device_starved(struct head_core *core, struct head_device *device, uin
     device->starved_bytes = bytes;
     device->starved_hole  = hole;
     head_shadow_give_way(core, device, bytes);
-    if (evict_replicas(core, device, bytes) > 0) {
+    if (head_device_evict(core, device, bytes) > 0) {
         pl_debug("head",
                  "device %u: dropped replicas for launch %llu, which wants %llu bytes",
                  device->index, (unsigned long long)seq, (unsigned long long)bytes);
@@ -360,7 +360,11 @@ void head_device_relieve(struct head_core *core)
     if (oldest == NULL) {
         return;
     }
-    if (oldest->device->out_free.count > 0 || !oldest->device->connected) {
+    if (!oldest->device->connected || oldest->device->relief.request != 0 ||
+        head_relief(core, oldest)) {
+        return;
+    }
+    if (oldest->device->out_free.count > 0) {
         return; /* memory is on its way: the worker tries again, and says so if it was not enough */
     }
     head_bytes_varint(&oldest->device->out, FIELD_STARVE << 3);

@@ -29,6 +29,17 @@ struct head_past {
     struct pl_vec pairs; /* Plasmon__V1__PairStats, one for each route, `from` and `to` */
 };
 
+/* An order to copy a buffer to host memory beside the launches (relief.c), not answered yet. */
+struct head_relief {
+    uint64_t request;           /* 0: there is none */
+    uint64_t seq;               /* the launch that is in need */
+    uint64_t order;             /* what came before has a number up to this one */
+    uint64_t host_buffer;       /* the slab's number at the worker */
+    struct head_buffer *buffer; /* held; NULL: the worker was only asked */
+    struct head_buffer *copy;   /* held, and it has a place */
+    uint64_t launch;            /* the spill that this stands for; 0: for none */
+};
+
 struct head_device {
     uint32_t index;
     bool
@@ -95,8 +106,10 @@ struct head_device {
     uint64_t starved_seq; /* 0: not */
     uint64_t starved_bytes;
     uint64_t starved_hole;
-    uint64_t stage_next; /* next chunk number of its staging ring */
-    uint32_t maps;       /* mapped arrays in the cluster; 0 spares the search for them */
+    struct head_relief relief; /* what its worker was asked to copy for that one */
+    uint64_t relief_refused;   /* a launch for which it copies nothing */
+    uint64_t stage_next;       /* next chunk number of its staging ring */
+    uint32_t maps; /* mapped arrays in the cluster; 0 spares the search for them */
 
     /* Its worker is to be ended (condemn.c), or was replaced (worker.c). */
     bool fencing; /* the store was asked to kill it */
@@ -175,6 +188,9 @@ void head_device_arriving(struct head_core *core, struct head_device *device,
 void head_device_forget_output(struct head_device *device);
 void head_device_starved(struct head_core *core, struct head_device *device, uint64_t seq,
                          uint64_t bytes, uint64_t hole);
+/* Drop what nothing uses and may be dropped, the least recently used first, until about so much came free. */
+uint64_t head_device_evict(struct head_core *core, struct head_device *device,
+                           uint64_t bytes);
 void head_device_relieve(struct head_core *core); /* answers starved devices */
 
 /* ---- condemn.c */

@@ -66,6 +66,7 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
     pl_free(device->death);
     device->death = head_strdup(text);
     pl_warn("head", "device %u on %s is gone: %s", device->index, device->node, text);
+    head_relief_cancel(core, device);
     head_bulk_tell(core, device);
     head_reach_gone(core, device);
 

@@ -183,6 +183,7 @@ plasmon_status_t head_core_worker_frame(struct head_core *core, uint32_t index,
     }
     for (size_t i = 0; i < frame->n_data; i++) {
         head_read_arrived(core, frame->data[i]);
+        head_relief_answered(core, device, frame->data[i]);
     }
     for (size_t i = 0; i < frame->n_done; i++) {
         uint64_t first = frame->done[i]->first;

@@ -8,6 +8,7 @@
  *   spill_places.c  its slab: where in it they lie, and the launches that need them there; spill_holes.c what is free
  *   spill_store.c   what its store is asked to do, and answers
  *   spill_undo.c    taking back a spill that finds no place
+ *   relief.c        copying to host memory beside the launches, for one that finds no memory
  *
  * A spilled buffer is a head_buffer like any other, with instances and uses, on a device that is none: `home` of its host's
  * head_spill_host. So hazards order a spill before the restores that read it, and it goes when nobody needs it, by the rules that
@@ -90,7 +91,10 @@ struct head_spill_host {
     uint64_t restores, restore_bytes;
     uint64_t write_backs, write_back_bytes; /* of these, .. */
     uint64_t cancels;                       /* .. were not needed before they were over */
-    uint64_t undone; /* spills that found no place; not in a checkpoint */
+    uint64_t undone;           /* spills that found no place; not in a checkpoint */
+    uint64_t relieved;         /* copies beside the launches (relief.c); likewise, .. */
+    uint64_t relieved_spills;  /* .. of which so many stood for a spill .. */
+    uint64_t relieved_in_vain; /* .. and besides, what was ordered, and of no use */
     uint64_t
         stranded; /* .. and restores that failed because the values then had no direct way to them; likewise */
     uint64_t writes, write_bytes; /* files that were written, and read */
@@ -204,6 +208,17 @@ void head_spill_check(const struct head_core *core);
 void head_write_back(struct head_core *core);
 /* A launch is about to write in it, in place: a write-back of it that has not begun is given up. */
 void head_write_back_overwritten(struct head_core *core, struct head_buffer *buffer);
+
+/* ---- relief.c */
+/*
+ * The oldest launch of the cluster is starved: have something that nobody uses leave its device. true: that is to be waited for.
+ */
+bool head_relief(struct head_core *core, const struct head_task *task);
+void head_relief_answered(struct head_core *core, struct head_device *device,
+                          const Plasmon__V1__WorkerData *data);
+void head_relief_tell(struct head_device *device); /* (again), what it was ordered */
+/* Its worker will not do it any more. */
+void head_relief_cancel(struct head_core *core, struct head_device *device);
 
 /* ---- memory_report.c */
 /* StatusReply.spill_hosts. */

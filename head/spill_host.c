@@ -328,6 +328,9 @@ void head_core_spill_count(const struct head_core *core, struct head_spill_count
         out->write_back_bytes += spill->write_back_bytes;
         out->write_back_cancels += spill->cancels;
         out->undone += spill->undone;
+        out->relieved += spill->relieved;
+        out->relieved_spills += spill->relieved_spills;
+        out->relieved_in_vain += spill->relieved_in_vain;
         out->stranded += spill->stranded;
         out->writes += spill->writes;
         out->write_bytes += spill->write_bytes;
@@ -348,6 +351,7 @@ void head_spill_host_gone(struct head_core *core, const char *host, const char *
     if (spill == NULL) {
         return;
     }
+    head_relief_cancel_host(core, spill);
     head_spill_requests_drop(core, spill);
     while (!pl_list_empty(&spill->home.buffers)) {
         struct head_buffer *buffer =
@@ -424,6 +428,7 @@ void head_spill_check(const struct head_core *core)
         PL_CHECK(largest == spill->largest);
         PL_CHECK(ahead == spill->ahead_bound && ahead <= spill->bound);
         PL_CHECK(planned == spill->home.bytes_planned && live == spill->home.bytes_live);
+        held += head_relief_count(core, spill);
         PL_CHECK(files == spill->file_bytes && pins == spill->bound && held == pins);
     }
 }

@@ -31,6 +31,17 @@ void head_spill_place_changed(struct head_spill_host *spill, struct head_spilled
 void head_spill_slab_changed(struct head_spill_host *spill);
 void head_spill_places_check(const struct head_spill_host *spill);
 
+/* For what is not in the queue (relief.c): is there a place for so much? What may leave does; what comes by itself is to be waited for. */
+enum head_place { HEAD_PLACE_NONE, HEAD_PLACE_COMES, HEAD_PLACE_FREE };
+enum head_place head_spill_place_make(struct head_spill_host *spill, uint64_t bytes);
+void head_spill_place_take(struct head_spill_host *spill, struct head_spilled *spilled);
+
+/* ---- relief.c */
+void head_relief_cancel_host(struct head_core *core, const struct head_spill_host *spill);
+/* Orders that hold a place there. */
+uint64_t head_relief_count(const struct head_core *core,
+                           const struct head_spill_host *spill);
+
 /* ---- spill_undo.c */
 /*
  * A spill that was not sent finds no place: its values stay where they are, and it has nothing to do. Who reads the copy on a device that cannot

@@ -189,6 +189,36 @@ static bool let_leave(struct head_spill_host *spill, uint64_t bytes, bool growin
     return left;
 }
 
+enum head_place head_spill_place_make(struct head_spill_host *spill, uint64_t bytes)
+{
+    if (spill->slab == HEAD_SLAB_FAILED || bytes > spill->config.memory_bytes) {
+        return HEAD_PLACE_NONE;
+    }
+    if (spill->slab == HEAD_SLAB_NONE) {
+        head_spill_slab_want(spill);
+    }
+    if (spill->slab != HEAD_SLAB_READY) {
+        return HEAD_PLACE_COMES;
+    }
+    while (place_find(spill, bytes) == NULL) {
+        bool growing = head_spill_slab_grow(spill);
+
+        if (!let_leave(spill, bytes, growing)) {
+            return growing || !pl_list_empty(&spill->requests) ? HEAD_PLACE_COMES
+                                                               : HEAD_PLACE_NONE;
+        }
+    }
+    return HEAD_PLACE_FREE;
+}
+
+void head_spill_place_take(struct head_spill_host *spill, struct head_spilled *spilled)
+{
+    const struct head_hole *hole = place_find(spill, spilled->bytes);
+
+    PL_CHECK(hole != NULL);
+    place_give(spill, spilled, hole->after, hole->offset);
+}
+
 /* The one that would leave first is written; it stays where it is, too. */
 static void files_try(struct head_spill_host *spill)
 {

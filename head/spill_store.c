@@ -224,6 +224,7 @@ static void store_replaced(struct head_spill_host *spill, uint64_t slab)
                      failure);
     }
     if (!kept) {
+        head_relief_cancel_host(spill->core, spill);
         spill->slab       = HEAD_SLAB_NONE;
         spill->slab_bytes = 0;
         head_spill_slab_changed(spill);

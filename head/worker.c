@@ -297,6 +297,7 @@ plasmon_status_t head_core_worker_up(struct head_core *core,
 
     if (restarted) {
         device->starved_seq = 0;
+        head_relief_cancel(core, device);
         head_worker_back(core, device, hello);
     }
     if (restarted || hello->resume_session == 0) {

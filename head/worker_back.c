@@ -413,4 +413,5 @@ void head_worker_send_again(struct head_core *core, struct head_device *device,
             head_device_send(core, device, task);
         }
     }
+    head_relief_tell(device);
 }

@@ -364,6 +364,22 @@ static plasmon_status_t check_bulk_give_up(const Plasmon__V1__WorkerCommand *com
     return status;
 }
 
+static plasmon_status_t check_relief(const Plasmon__V1__WorkerCommand *command,
+                                     struct pl_err *err)
+{
+    plasmon_status_t status =
+        check_count(command->n_relief, WIRE_RANGES_MAX, "relief", err);
+
+    for (size_t i = 0; status == PLASMON_OK && i < command->n_relief; i++) {
+        if (command->relief[i]->request == 0) {
+            status =
+                pl_err_set(err, PLASMON_EMALFORMED, "request 0 will never be answered");
+            return check_below(err, status, "relief", (long)i);
+        }
+    }
+    return status;
+}
+
 static plasmon_status_t check_pair_id(size_t length, bool wanted, struct pl_err *err)
 {
     return length == (wanted ? WIRE_PAIR_ID_BYTES : 0)
@@ -445,6 +461,9 @@ plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
     }
     if (status == PLASMON_OK) {
         status = check_bulk_give_up(command, err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_relief(command, err);
     }
     if (status == PLASMON_OK) {
         status = check_pair_orders(command, err);

@@ -23,7 +23,8 @@ static bool ops_complete(const struct worker_ops *ops)
            ops->run != NULL && ops->fill_identity != NULL && ops->signal != NULL &&
            ops->ring_doorbells != NULL && ops->begin != NULL &&
            ops->report_condemned != NULL && ops->report_done != NULL &&
-           ops->report_failed != NULL && ops->report_starved != NULL;
+           ops->report_failed != NULL && ops->report_starved != NULL &&
+           ops->report_refused != NULL;
 }
 
 plasmon_status_t worker_core_create(const struct worker_core_config *config,
@@ -315,7 +316,10 @@ plasmon_status_t worker_core_command(struct worker_core *core,
     for (size_t i = 0; i < command->n_graph_free; i++) {
         worker_graph_free(core, command->graph_free[i]);
     }
-    return PLASMON_OK;
+    for (size_t i = 0; status == PLASMON_OK && i < command->n_relief; i++) {
+        status = worker_front_relieve(core, command->relief[i], err);
+    }
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------ figures */
@@ -363,7 +367,7 @@ void worker_core_resume(struct worker_core *core)
 
 bool worker_core_wants_poll(const struct worker_core *core)
 {
-    return core->doomed.count != 0 || core->waits_unpin;
+    return core->doomed.count != 0 || core->waits_unpin || core->relief != 0;
 }
 
 uint64_t worker_core_waits_for(const struct worker_core *core)

@@ -355,7 +355,7 @@ struct worker_ops {
     void (*wake)(void *user, uint64_t *word);
     /* Something is about to go into the device, and its word will change: for who has stopped looking. Comes often. May be NULL. */
     void (*stir)(void *user);
-    /* There is more to enqueue, but others are to have their turn: call worker_core_advance() again soon. May be NULL: none are. */
+    /* There is more to enqueue, but others are to have their turn, or more to look at: call worker_core_advance() again soon. May be NULL: none are. */
     void (*again)(void *user);
     /* Something beside the launches still writes this slot's memory: it must not be freed yet. May be NULL. */
     bool (*written)(void *user, uint32_t slot);
@@ -368,6 +368,8 @@ struct worker_ops {
     void (*report_failed)(void *user, uint64_t seq, plasmon_status_t status,
                           const char *text);
     void (*report_starved)(void *user, uint64_t seq, uint64_t bytes, uint64_t largest_hole);
+    /* WorkerData with no bytes: a relief was not done. */
+    void (*report_refused)(void *user, uint64_t request, plasmon_status_t status);
     void (*report_condemned)(void *user, const struct worker_condemned *condemned);
 };
 
@@ -428,6 +430,8 @@ void worker_core_advance(struct worker_core *core);
 /* Until as many calls of resume: enqueue nothing. Nothing is enqueued now. */
 void worker_core_hold(struct worker_core *core);
 void worker_core_resume(struct worker_core *core);
+/* What read() was asked for with this request is over. Not OK: it was a relief, and came too late: report_refused() instead of the bytes. */
+plasmon_status_t worker_core_relieved(struct worker_core *core, uint64_t request);
 /* Look at the timeline, seal and report what completed. Call when the device signalled, and after advance. */
 void worker_core_complete(struct worker_core *core);
 /* What became of a pair; advance afterwards. status not OK: it is not open, and quiet. */

@@ -344,13 +344,15 @@ struct worker_core {
     uint32_t running_count; /* enqueued, not seen complete: all streams */
     bool waits_running;     /* the front waits until fewer are, or fewer operations */
     struct worker_condemning condemned;
-    uint32_t forced;    /* running launches that are to be condemned one after the other */
-    bool waits_memory;  /* the front does */
-    bool growing;       /* a chunk is on its way: ops->grow said EAGAIN */
-    bool waits_chunk;   /* the front does, for that one */
-    bool waits_host;    /* the front does: for host memory to be page-locked */
-    bool waits_unpin;   /* the front does */
-    uint64_t waits_for; /* the front does: bit i, for host device i */
+    uint32_t forced;   /* running launches that are to be condemned one after the other */
+    bool waits_memory; /* the front does */
+    uint64_t relief;   /* request of the one that is under way (starve.c); 0: none is .. */
+    uint64_t relief_launch; /* .. and the launch that it stands for; 0: for none */
+    bool growing;           /* a chunk is on its way: ops->grow said EAGAIN */
+    bool waits_chunk;       /* the front does, for that one */
+    bool waits_host;        /* the front does: for host memory to be page-locked */
+    bool waits_unpin;       /* the front does */
+    uint64_t waits_for;     /* the front does: bit i, for host device i */
     uint64_t gone; /* bit i: host device i will not come back, and its waiters were woken */
     bool
         waits_quiet; /* the front does: for a function to be loaded, a pair to be opened, a graph to be recorded beside pairs, recordings to be destroyed */
@@ -498,6 +500,9 @@ void worker_buffers_free_doomed(struct worker_core *core);
 /* starve.c */
 void worker_front_starves(struct worker_core *core,
                           struct worker_launch *launch); /* waits, and is told once */
+plasmon_status_t worker_front_relieve(struct worker_core *core,
+                                      const Plasmon__V1__Relief *relief,
+                                      struct pl_err *err) PL_MUST_CHECK;
 void worker_front_starved(struct worker_core *core,
                           struct worker_launch *launch); /* fails for want of memory */
 /* What it needs, what there is, and who has the rest. */

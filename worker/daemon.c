@@ -573,6 +573,11 @@ static void report_data(void *user, uint64_t request, const uint8_t *bytes, uint
     worker_uplink_data(((struct worker_daemon *)user)->uplink, request, bytes, length);
 }
 
+static void report_refused(void *user, uint64_t request, plasmon_status_t status)
+{
+    worker_uplink_refused(((struct worker_daemon *)user)->uplink, request, status);
+}
+
 static void report_function(void *user, uint32_t id, plasmon_status_t status,
                             const char *text)
 {
@@ -599,6 +604,7 @@ struct worker_reports worker_daemon_reports(struct worker_daemon *daemon)
                                    .starved   = report_starved,
                                    .condemned = report_condemned,
                                    .data      = report_data,
+                                   .refused   = report_refused,
                                    .function  = report_function,
                                    .pair      = report_pair,
                                    .stuck     = stuck};

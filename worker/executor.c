@@ -221,6 +221,13 @@ static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
     executor->reports->starved(executor->reports->user, seq, bytes, largest_hole);
 }
 
+static void op_report_refused(void *user, uint64_t request, plasmon_status_t status)
+{
+    const struct worker_executor *executor = user;
+
+    executor->reports->refused(executor->reports->user, request, status);
+}
+
 static void op_report_condemned(void *user, const struct worker_condemned *condemned)
 {
     const struct worker_executor *executor = user;
@@ -251,6 +258,19 @@ static void op_span_done(void *user, void *span, const struct worker_span *facts
     worker_trace_done(&executor->trace, span, facts);
 }
 
+static void read_over(void *user, uint64_t request, const uint8_t *bytes, uint64_t length)
+{
+    const struct worker_executor *executor = user;
+
+    plasmon_status_t status = worker_core_relieved(executor->core, request);
+
+    if (status == PLASMON_OK) {
+        executor->reports->data(executor->reports->user, request, bytes, length);
+    } else {
+        executor->reports->refused(executor->reports->user, request, status);
+    }
+}
+
 /* After the words were read: a launch that the words cover has left its failure and its bytes by now. */
 static void op_collect(void *user)
 {
@@ -261,8 +281,7 @@ static void op_collect(void *user)
     while (kernel_failure(executor->kernels, &tag, &err)) {
         worker_core_failed(executor->core, tag, err.status, err.text);
     }
-    worker_inline_collect(&executor->reads, executor->reports->data,
-                          executor->reports->user);
+    worker_inline_collect(&executor->reads, read_over, executor);
     worker_check_collect(&executor->check);
     worker_functions_collect(&executor->functions);
     worker_pairs_collect(executor);
@@ -325,6 +344,7 @@ const struct worker_ops worker_executor_ops = {
     .report_done      = op_report_done,
     .report_failed    = op_report_failed,
     .report_starved   = op_report_starved,
+    .report_refused   = op_report_refused,
     .report_condemned = op_report_condemned,
     .record_begin     = worker_op_record_begin,
     .record_mark      = worker_op_record_mark,

@@ -30,6 +30,7 @@ struct report_condemned {
 
 struct report_data {
     uint64_t request;
+    plasmon_status_t status;
     uint8_t *bytes;
     uint64_t length;
 };
@@ -232,6 +233,17 @@ void worker_report_batch_data(struct worker_report_batch *batch, uint64_t reques
     *data = (struct report_data){.request = request, .bytes = copy, .length = length};
 }
 
+void worker_report_batch_refused(struct worker_report_batch *batch, uint64_t request,
+                                 plasmon_status_t status)
+{
+    size_t count = batch->data.count;
+
+    worker_report_batch_data(batch, request, (const uint8_t *)"", 0);
+    if (batch->data.count > count) {
+        ((struct report_data *)pl_vec_at(&batch->data, count))->status = status;
+    }
+}
+
 void worker_report_batch_function(struct worker_report_batch *batch, uint32_t id,
                                   plasmon_status_t status, const char *text)
 {
@@ -397,6 +409,7 @@ static plasmon_status_t fill_data(struct worker_report_batch *batch,
 
         plasmon__v1__worker_data__init(frame->data[i]);
         frame->data[i]->request    = data->request;
+        frame->data[i]->status     = data->status;
         frame->data[i]->bytes.data = data->bytes;
         frame->data[i]->bytes.len  = data->length;
     }
@@ -470,7 +483,8 @@ plasmon_status_t worker_report_batch_fill(struct worker_report_batch *batch,
     if (status == PLASMON_OK) {
         status = fill_failed(batch, arena, frame);
     }
-    if (status == PLASMON_OK) {
+    /* What a relief needs no more is told before what needs memory again. */
+    if (status == PLASMON_OK && frame->n_data == batch->data.count) {
         status = fill_starved(batch, arena, frame);
     }
     if (status == PLASMON_OK) {

@@ -3,6 +3,12 @@
  * scratch, a word that a client's buffer waited for). What is enqueued goes on, so as long as it frees something the front only waits.
  * The head lets it fail when nothing that could help is left in the whole cluster (head/device.c); then the text says who has
  * the memory.
+ *
+ * RELIEF. Before that it has buffers that nobody uses copied to host memory, and frees them. That is the one thing that a worker does beside the order:
+ * the front and all behind it stay where they are, and the copy waits for nobody. It comes when everything before the front is over, so nothing is on
+ * the device, and reads a sealed buffer that no launch sent so far names. What the copy is worth if the front goes meanwhile the head knows. Or one launch
+ * names it, behind the front, which is to do just that: when the copy is there that one has nothing to do any more and does not name the buffer, if
+ * it is still in the queue; and if it is not, nothing was done.
  */
 #include "worker/core_int.h"
 
@@ -83,7 +89,122 @@ void worker_front_memory_say(const struct worker_core *core,
         pl_format_bytes(account.scratch, scratch));
 }
 
-/* What is free in sum is not made one piece by spilling more: blocks are not moved (docs/memory.md, "What is missing"). */
+/* The front that needs memory, and nothing else; EAGAIN: there is none of this number. */
+static plasmon_status_t front_in_need(struct worker_core *core, uint64_t seq)
+{
+    struct worker_launch *front = core->queue.first;
+
+    if (front == NULL || front->seq != seq) {
+        return PLASMON_EAGAIN;
+    }
+    if (!core->waits_memory) {
+        front->starved = false; /* it may have to be told again */
+        return PLASMON_EAGAIN;
+    }
+    return PLASMON_OK;
+}
+
+static struct worker_launch *queued(const struct worker_core *core, uint64_t seq)
+{
+    struct worker_launch *launch = core->queue.first;
+
+    while (launch != NULL && launch->seq < seq) {
+        launch = launch->next;
+    }
+    return launch != NULL && launch->seq == seq ? launch : NULL;
+}
+
+static plasmon_status_t relief_check(struct worker_core *core,
+                                     const Plasmon__V1__Relief *relief,
+                                     const struct store_entry **out_entry)
+{
+    const struct worker_ops *ops = core->config.ops;
+    plasmon_status_t status      = front_in_need(core, relief->seq);
+    const struct store_entry *entry;
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    if (relief->buffer == 0 || core->relief != 0 || !worker_streams_quiet(core) ||
+        (relief->launch != 0 && queued(core, relief->launch) == NULL)) {
+        return PLASMON_EDEVMEM;
+    }
+    entry =
+        worker_buffer_find(core, core->config.host_device, wire_buffer_slot(relief->buffer),
+                           wire_buffer_generation(relief->buffer));
+    if (entry == NULL || worker_entry_state(entry) != STORE_SEALED) {
+        return PLASMON_ELOST;
+    }
+    if (ops->host_ready != NULL && !ops->host_ready(core->config.user, relief->host_buffer,
+                                                    relief->offset, entry->bytes)) {
+        return PLASMON_EDEVMEM; /* after a restart: nobody waits for that here */
+    }
+    *out_entry = entry;
+    return PLASMON_OK;
+}
+
+plasmon_status_t worker_front_relieve(struct worker_core *core,
+                                      const Plasmon__V1__Relief *relief, struct pl_err *err)
+{
+    const struct worker_ops *ops    = core->config.ops;
+    const struct store_entry *entry = NULL;
+    uint32_t stream                 = core->config.run_streams + WORKER_STREAM_SEND;
+    plasmon_status_t status;
+
+    if (core->relief == relief->request) {
+        return PLASMON_OK; /* told again: it is under way */
+    }
+    worker_core_advance(core); /* what came back just now may do */
+    status = relief_check(core, relief, &entry);
+    if (status == PLASMON_OK) {
+        struct pl_err why;
+
+        pl_err_init(&why);
+        if (ops->get_host(core->config.user, stream, entry->offset, relief->host_buffer,
+                          relief->offset, entry->bytes, &why) != PLASMON_OK) {
+            status =
+                PLASMON_EDEVMEM; /* whatever it is: EAGAIN would say that the front needs nothing */
+        }
+    }
+    if (status != PLASMON_OK) {
+        ops->report_refused(core->config.user, relief->request, status);
+        return PLASMON_OK;
+    }
+    /* Behind the copy: when this is read, the bytes are there. */
+    status = ops->read(core->config.user, stream, entry->offset, 1, relief->request);
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status,
+                          "a copy to host memory that nothing tells the end of");
+    }
+    core->relief        = relief->request;
+    core->relief_launch = relief->launch;
+    if (ops->again != NULL) {
+        ops->again(core->config.user); /* no word tells that it is over: somebody looks */
+    }
+    return PLASMON_OK;
+}
+
+plasmon_status_t worker_core_relieved(struct worker_core *core, uint64_t request)
+{
+    uint64_t seq                 = core->relief_launch;
+    struct worker_launch *launch = queued(core, seq);
+
+    if (core->relief != request) {
+        return PLASMON_OK;
+    }
+    core->relief = core->relief_launch = 0;
+    if (seq == 0) {
+        return PLASMON_OK;
+    }
+    if (launch == NULL || (launch == core->queue.first && core->advancing)) {
+        return PLASMON_EAGAIN; /* it went, or is about to */
+    }
+    launch->kind          = PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
+    launch->operand_count = 0;
+    launch->without_work  = true;
+    return PLASMON_OK;
+}
+
 static bool is_in_pieces(const struct worker_core *core, const struct worker_launch *launch)
 {
     struct store_arena_stats stats;
@@ -103,8 +224,8 @@ void worker_front_starved(struct worker_core *core, struct worker_launch *launch
         launch, PLASMON_EDEVMEM, "%s; %s", pl_str_text(&text),
         is_in_pieces(core, launch)
             ? "enough is free in sum, but in pieces between other objects, which are not "
-              "moved: use arrays of like sizes or smaller ones, fewer at a time, or more "
-              "--device-memory"
+              "moved, and are in use or have no room in host memory: use arrays of like "
+              "sizes or smaller ones, fewer at a time, or more --device-memory"
             : "release refs, use smaller arrays, or more --spill-memory or a --spill-dir");
     pl_str_finish(&text);
     core->waits_memory = false;

@@ -233,6 +233,12 @@ void worker_uplink_data(struct worker_uplink *uplink, uint64_t request,
     worker_report_batch_data(&uplink->batch, request, bytes, length);
 }
 
+void worker_uplink_refused(struct worker_uplink *uplink, uint64_t request,
+                           plasmon_status_t status)
+{
+    worker_report_batch_refused(&uplink->batch, request, status);
+}
+
 void worker_uplink_function(struct worker_uplink *uplink, uint32_t id,
                             plasmon_status_t status, const char *text)
 {

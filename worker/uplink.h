@@ -74,6 +74,8 @@ void worker_uplink_condemned(struct worker_uplink *uplink,
                              const struct worker_condemned *condemned);
 void worker_uplink_data(struct worker_uplink *uplink, uint64_t request,
                         const uint8_t *bytes, uint64_t length);
+void worker_uplink_refused(struct worker_uplink *uplink, uint64_t request,
+                           plasmon_status_t status);
 void worker_uplink_pair(struct worker_uplink *uplink,
                         const struct worker_pair_report *report);
 void worker_uplink_function(struct worker_uplink *uplink, uint32_t id,

@@ -159,6 +159,45 @@ TEST(workers_that_are_killed_lose_nothing_that_was_spilled)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
+/* ------------------------------------------------------------------------------------------ holes */
+
+enum { SMALL_COUNT = 1 << 16, SMALLS = 60, LARGE_COUNT = 1 << 20 };
+
+/*
+ * 60 values of 256 KiB fill the device, every other one was used lately: the others make room for one of 4 MiB, in holes of 256 KiB. The front that finds none
+ * of 4 MiB gets one all the same.
+ */
+TEST(what_is_free_in_pieces_only_becomes_one)
+{
+    struct plasmon_client *client = start(1, UINT64_C(1) << 30, NULL);
+    struct plasmon_ref *refs[SMALLS], *large[3];
+
+    test_set_timeout(120);
+    for (int i = 0; i < SMALLS; i++) {
+        refs[i] = cluster_fill(client, SMALL_COUNT, i, PLASMON_ANYWHERE);
+    }
+    CLUSTER_OK(plasmon_wait(client, refs, SMALLS, SMALLS, CLUSTER_WAIT_MS, NULL, NULL));
+    for (int i = 1; i + 2 < SMALLS; i += 2) {
+        CLUSTER_OK(cluster_axpy(client, refs[i], refs[i + 2], 1.0, PLASMON_ANYWHERE));
+    }
+    CLUSTER_OK(plasmon_wait(client, refs, SMALLS, SMALLS, CLUSTER_WAIT_MS, NULL, NULL));
+    for (int i = 0; i < 3; i++) {
+        large[i] = cluster_fill(client, LARGE_COUNT, 1000 + i, PLASMON_ANYWHERE);
+    }
+    for (int i = 0; i < 3; i++) {
+        cluster_expect_all(client, large[i], LARGE_COUNT, (float)(1000 + i));
+        plasmon_release(client, large[i]);
+    }
+    for (int i = 0; i < SMALLS; i++) {
+        bool added = i % 2 == 1 && i + 2 < SMALLS;
+
+        cluster_expect_all(client, refs[i], SMALL_COUNT, (float)(added ? 2 * i + 2 : i));
+        plasmon_release(client, refs[i]);
+    }
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
 /* ------------------------------------------------------------------------------------------ disks */
 
 /* Flips a byte in every file of the store that lies in `folder`; returns how many. */

@@ -193,6 +193,7 @@ struct graph_coverage {
         launches, replayed, components, over_limit, ended_by_force, fences, head_crashes,
         inputs_replayed, checkpoints, gone, rebuilt, shadows, given_back;
     uint64_t write_backs, write_back_cancels, spill_deaths, spills_undone, spills_stranded;
+    uint64_t relieved, relieved_spills, relieved_in_vain;
     uint64_t drained;
     uint64_t unreached; /* answers */
     uint64_t checkpoints_spilled, checkpoints_graphs, checkpoints_lineage;

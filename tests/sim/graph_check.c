@@ -866,6 +866,9 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     coverage->write_back_cancels += spilled.write_back_cancels;
     coverage->spill_deaths += sim->spill_deaths;
     coverage->spills_undone += spilled.undone;
+    coverage->relieved += spilled.relieved;
+    coverage->relieved_spills += spilled.relieved_spills;
+    coverage->relieved_in_vain += spilled.relieved_in_vain;
     coverage->spills_stranded += spilled.stranded;
     coverage->file_writes += spilled.writes;
     coverage->file_reads += spilled.reads;

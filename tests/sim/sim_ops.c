@@ -474,6 +474,9 @@ static void do_read(struct sim_worker *worker, const struct sim_op *op)
     *back = (struct sim_read_back){
         .request = op->request, .data = sim_alloc(op->bytes), .length = op->bytes};
     memcpy(back->data, worker->arena + op->src_offset, op->bytes);
+    if (worker->core != NULL) {
+        back->status = worker_core_relieved(worker->core, op->request);
+    }
     sim_worker_flush_soon(worker);
 }
 
@@ -703,6 +706,17 @@ static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
     sim_worker_flush_soon(worker);
 }
 
+static void op_report_refused(void *user, uint64_t request, plasmon_status_t status)
+{
+    struct sim_worker *worker  = user;
+    struct sim_read_back *back = pl_vec_push(&worker->data);
+
+    PL_CHECK(back != NULL);
+    *back = (struct sim_read_back){
+        .request = request, .status = status, .data = sim_alloc(1), .length = 0};
+    sim_worker_flush_soon(worker);
+}
+
 static void op_report_condemned(void *user, const struct worker_condemned *condemned)
 {
     struct sim_worker *worker = user;
@@ -775,5 +789,6 @@ const struct worker_ops sim_worker_ops = {
     .report_done      = op_report_done,
     .report_failed    = op_report_failed,
     .report_starved   = op_report_starved,
+    .report_refused   = op_report_refused,
     .report_condemned = op_report_condemned,
 };

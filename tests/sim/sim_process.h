@@ -15,6 +15,7 @@ struct sim_report {
 };
 struct sim_read_back {
     uint64_t request;
+    plasmon_status_t status;
     uint8_t *data; /* owned */
     size_t length;
 };

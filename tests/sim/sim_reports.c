@@ -87,6 +87,7 @@ static void frame_fill(struct sim_worker *worker, Plasmon__V1__WorkerFrame *fram
         frame->data[i] = arena_take(sim, 1, sizeof(Plasmon__V1__WorkerData));
         plasmon__v1__worker_data__init(frame->data[i]);
         frame->data[i]->request    = back->request;
+        frame->data[i]->status     = back->status;
         frame->data[i]->bytes.data = back->data;
         frame->data[i]->bytes.len  = back->length;
     }

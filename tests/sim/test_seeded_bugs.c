@@ -467,6 +467,11 @@ TEST(random_programs_notice_a_transfer_that_is_given_up_before_it_was_tried)
     assert_found("head.give_up_all", &apart, GRAPHS_MAX);
 }
 
+TEST(random_programs_notice_a_wrong_place_of_what_is_copied_for_a_starved_launch)
+{
+    assert_found("spill.relief_misplaced", &spilling, GRAPHS_MAX);
+}
+
 TEST(programs_without_a_bug_pass_with_little_memory_and_with_losses)
 {
     struct graph_coverage *coverage = sim_alloc(sizeof(*coverage));

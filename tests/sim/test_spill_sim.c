@@ -22,7 +22,9 @@ static bool run_seeds(const struct graph_profile *profile)
         "# %llu runs: %llu tasks done, %llu failed, %llu for want of room; %llu crashes, "
         "%llu starvations; %llu spills, %llu restores, %llu files written, %llu read, "
         "%llu moves; %llu copied ahead, %llu of them in vain; %llu stores killed; %llu "
-        "spills found no place\n",
+        "spills found no place; %llu copied for a launch that found no memory, %llu of "
+        "them "
+        "for a spill, and %llu in vain\n",
         (unsigned long long)sum.graphs, (unsigned long long)sum.tasks_done,
         (unsigned long long)sum.tasks_failed, (unsigned long long)sum.no_room,
         (unsigned long long)sum.crashes, (unsigned long long)sum.starvations,
@@ -30,7 +32,8 @@ static bool run_seeds(const struct graph_profile *profile)
         (unsigned long long)sum.file_writes, (unsigned long long)sum.file_reads,
         (unsigned long long)sum.slab_moves, (unsigned long long)sum.write_backs,
         (unsigned long long)sum.write_back_cancels, (unsigned long long)sum.spill_deaths,
-        (unsigned long long)sum.spills_undone);
+        (unsigned long long)sum.spills_undone, (unsigned long long)sum.relieved,
+        (unsigned long long)sum.relieved_spills, (unsigned long long)sum.relieved_in_vain);
     return count >= SEEDS_DEFAULT;
 }
 

@@ -983,4 +983,184 @@ TEST(what_has_room_in_host_memory_comes_back_where_it_is_read)
     end();
 }
 
+/* -------------------------------------------------------------------------------- for one that finds no memory */
+
+static void starved(uint64_t seq, uint64_t bytes)
+{
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__Starved report    = PLASMON__V1__STARVED__INIT;
+    Plasmon__V1__Starved *list[]   = {&report};
+    struct pl_err err              = {0};
+
+    report.seq      = seq;
+    report.bytes    = bytes;
+    frame.starved   = list;
+    frame.n_starved = 1;
+    ASSERT_OK(head_core_worker_frame(core, 0, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+/* The worker's answer to its order. */
+static void relieved(plasmon_status_t status)
+{
+    Plasmon__V1__WorkerFrame frame  = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__WorkerData data    = PLASMON__V1__WORKER_DATA__INIT;
+    Plasmon__V1__WorkerData *list[] = {&data};
+    struct pl_err err               = {0};
+
+    ASSERT_TRUE(device->relief.request != 0);
+    data.request = device->relief.request;
+    data.status  = status;
+    frame.data   = list;
+    frame.n_data = 1;
+    ASSERT_OK(head_core_worker_frame(core, 0, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+static const uint64_t oldest_value = 101;
+
+/* Eight values; a call that uses the last one finds no memory for its scratch, and the first is to go for it. */
+static void starve_one(void)
+{
+    static const uint64_t last = 108;
+
+    begin(0, false);
+    make(1, 8);
+    settle();
+    call(20, &last, 1, PLASMON__V1__MODE__MODE_IN);
+    starved(device->seq_last, VALUE);
+    ASSERT_EQ(device->relief.request, 0); /* there is no host memory yet */
+    ASSERT_EQ(device->starved_seq, device->seq_last);
+    slab_made();
+    ASSERT_TRUE(device->relief.buffer != NULL &&
+                device->relief.buffer == buffer_of(oldest_value));
+}
+
+TEST(what_nobody_uses_goes_for_a_launch_that_finds_no_memory)
+{
+    starve_one();
+    ASSERT_NOT_NULL(head_core_unquiet(core));
+    relieved(PLASMON_OK);
+    ASSERT_NULL(buffer_of(oldest_value));
+    ASSERT_TRUE(device->relief.buffer == buffer_of(102)); /* if that was not enough */
+    relieved(PLASMON_EAGAIN);                             /* it was */
+    ASSERT_EQ(device->relief.request, 0);
+    ASSERT_EQ(device->starved_seq, 0);
+    ASSERT_NOT_NULL(buffer_of(102));
+    ASSERT_EQ(spill->relieved, 1);
+    ASSERT_EQ(spill->home.bytes_live, VALUE);
+    done();
+    call(30, &oldest_value, 1, PLASMON__V1__MODE__MODE_IN);
+    ASSERT_EQ(spill->restores, 1);
+    settle();
+    ASSERT_NOT_NULL(buffer_of(oldest_value));
+    end();
+}
+
+TEST(and_only_when_nothing_is_left_it_fails)
+{
+    starve_one();
+    for (int i = 0; i < 7; i++) {
+        ASSERT_TRUE(device->relief.buffer != NULL);
+        relieved(PLASMON_OK);
+    }
+    head_core_flush(core); /* behind what came free last */
+    ASSERT_EQ(device->relief.request, 0);
+    ASSERT_EQ(device->starved_seq, 0); /* it was told to */
+    ASSERT_NOT_NULL(buffer_of(108));   /* which it uses itself */
+    ASSERT_EQ(spill->relieved, 7);
+    settle();
+    end();
+}
+
+TEST(for_one_that_wants_more_than_there_is_nothing_goes)
+{
+    begin(0, false);
+    make(1, 8);
+    starved(1, device->bytes_total + 1);
+    ASSERT_EQ(device->starved_seq, 0);
+    ASSERT_EQ(spill->slab, HEAD_SLAB_NONE);
+    settle();
+    end();
+}
+
+TEST(a_worker_that_cannot_copy_is_not_asked_for_more)
+{
+    starve_one();
+    relieved(PLASMON_EDEVMEM);
+    ASSERT_EQ(device->relief.request, 0);
+    ASSERT_EQ(device->starved_seq, 0);
+    ASSERT_EQ(spill->home.bytes_planned, 0);
+    ASSERT_NOT_NULL(buffer_of(oldest_value));
+    settle();
+    end();
+}
+
+TEST(what_is_overwritten_meanwhile_is_not_in_the_copy)
+{
+    struct head_buffer *buffer;
+
+    starve_one();
+    buffer = buffer_of(oldest_value);
+    call(30, &oldest_value, 1, PLASMON__V1__MODE__MODE_INOUT);
+    ASSERT_TRUE(buffer_of(oldest_value) == buffer); /* in place */
+    relieved(PLASMON_OK);
+    ASSERT_EQ(spill->relieved_in_vain, 1);
+    ASSERT_TRUE(!copied(oldest_value));
+    relieved(PLASMON_EAGAIN);
+    settle();
+    ASSERT_EQ(spill->home.bytes_planned, 0);
+    end();
+}
+
+TEST(what_is_used_meanwhile_stays_and_may_be_dropped)
+{
+    starve_one();
+    call(30, &oldest_value, 1, PLASMON__V1__MODE__MODE_IN);
+    relieved(PLASMON_OK);
+    ASSERT_TRUE(copied(oldest_value));
+    relieved(PLASMON_EAGAIN);
+    settle();
+    end();
+}
+
+/* 101 to 103 are to go for three that are made: when the first of these finds no memory, 102 goes at once. */
+TEST(a_spill_that_was_sent_is_done_before_its_turn)
+{
+    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
+    Plasmon__V1__Range *ranges[]   = {&range};
+    static const uint64_t second   = 102;
+    const struct head_task *task;
+    struct pl_err err = {0};
+    uint64_t planned;
+
+    begin(0, false);
+    make(1, ROOM);
+    settle();
+    make(21, 3);
+    slab_made();
+    range.first  = device->seq_oldest; /* the first spill */
+    range.count  = 1;
+    frame.done   = ranges;
+    frame.n_done = 1;
+    ASSERT_OK(head_core_worker_frame(core, 0, &frame, &err));
+    starved(device->seq_oldest, VALUE);
+    task = head_device_task(device, device->relief.launch);
+    ASSERT_TRUE(task != NULL && task->kind == GET);
+    planned = device->bytes_planned;
+    relieved(PLASMON_OK);
+    ASSERT_EQ(task->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP);
+    ASSERT_EQ(device->bytes_planned, planned - VALUE);
+    ASSERT_EQ(spill->relieved_spills, 1);
+    relieved(PLASMON_EAGAIN);
+    settle();
+    call(40, &second, 1, PLASMON__V1__MODE__MODE_IN);
+    settle();
+    ASSERT_NOT_NULL(buffer_of(second));
+    end();
+}
+
 TEST_MAIN()

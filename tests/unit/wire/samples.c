@@ -197,6 +197,11 @@ static const Plasmon__V1__WorkerCommand worker_command = {
     .n_cancel_force = 1,
     .cancel_force   = LIST(uint64_t, 14),
     .trace          = MESSAGE(Trace, trace, .request = 9, .on = 1),
+    .n_relief       = 1,
+    .relief =
+        LIST(Plasmon__V1__Relief *,
+             MESSAGE(Relief, relief, .seq = 13, .request = 10, .buffer = 0x1000003000001,
+                     .host_buffer = 3, .offset = 4096, .launch = 15)),
 };
 static const Plasmon__V1__WorkerFrame worker_frame = {
     .base      = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),

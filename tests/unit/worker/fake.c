@@ -538,6 +538,14 @@ static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
                   (unsigned long long)seq);
 }
 
+static void op_report_refused(void *user, uint64_t request, plasmon_status_t status)
+{
+    struct fake *fake = user;
+
+    pl_str_append(&fake->reports, "%srefused:%llu:%s", fake->reports.length == 0 ? "" : " ",
+                  (unsigned long long)request, pl_status_name(status));
+}
+
 static plasmon_status_t op_pair_open(void *user, const struct worker_pair_key *key,
                                      const struct worker_pair_shape *shape,
                                      const uint8_t *id)
@@ -660,6 +668,7 @@ static const struct worker_ops fake_ops = {
     .report_done      = op_report_done,
     .report_failed    = op_report_failed,
     .report_starved   = op_report_starved,
+    .report_refused   = op_report_refused,
 };
 
 /* ------------------------------------------------------------------------------------------------ the world */

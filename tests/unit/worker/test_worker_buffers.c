@@ -537,6 +537,128 @@ TEST(starve_spares_a_front_that_found_memory)
     fake_destroy(fake);
 }
 
+/* ------------------------------------------------------------------------------------------------ relief */
+
+enum { REQUEST = 7 };
+
+static void relieve(struct fake *fake, uint64_t seq, uint32_t slot, uint64_t launch)
+{
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    Plasmon__V1__Relief relief         = PLASMON__V1__RELIEF__INIT;
+    Plasmon__V1__Relief *reliefs[]     = {&relief};
+
+    relief.seq       = seq;
+    relief.request   = REQUEST;
+    relief.buffer    = slot != 0 ? wire_buffer(FAKE_BASE + FAKE_US, slot, 1) : 0;
+    relief.launch    = launch;
+    command.relief   = reliefs;
+    command.n_relief = 1;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+}
+
+/* Slots 1 and 2 have all of the memory; launch 3 wants half of it. */
+static struct fake *starved_create(void)
+{
+    struct fake *fake = fake_create();
+
+    fake->grow_bytes = FAKE_CHUNK;
+    fake_fill(fake, 1, 1, FAKE_CHUNK / 8);
+    fake_fill(fake, 2, 2, FAKE_CHUNK / 8);
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    fake_fill(fake, 3, 3, FAKE_CHUNK / 8);
+    (void)fake_calls(fake);
+    ASSERT_STR(fake_reports(fake), "done:1+1 done:2+1 starved:3");
+    return fake;
+}
+
+TEST(what_nobody_uses_is_copied_for_a_starved_front)
+{
+    struct fake *fake = starved_create();
+    const char *calls;
+
+    relieve(fake, 3, 2, 0);
+    calls = fake_calls(fake);
+    ASSERT_CONTAINS(calls, "get_host:");
+    ASSERT_CONTAINS(strstr(calls, "get_host:"), "+1?7"); /* behind it */
+    ASSERT_TRUE(worker_core_wants_poll(fake->core));
+    relieve(fake, 3, 2, 0); /* told again */
+    ASSERT_STR(fake_calls(fake), "");
+    ASSERT_OK(worker_core_relieved(fake->core, REQUEST));
+    ASSERT_TRUE(!worker_core_wants_poll(fake->core));
+    ASSERT_STR(fake_reports(fake), ""); /* whoever reads the byte tells of it */
+    fake_free(fake, 2);
+    ASSERT_CONTAINS(fake_calls(fake), "run:0:fill");
+    fake_destroy(fake);
+}
+
+TEST(nothing_is_copied_for_a_front_that_needs_nothing)
+{
+    struct fake *fake = starved_create();
+
+    relieve(fake, 4, 2, 0); /* not at the front */
+    ASSERT_STR(fake_reports(fake), "refused:7:EAGAIN");
+    relieve(fake, 3, 0, 0); /* only asked */
+    ASSERT_STR(fake_reports(fake), "refused:7:EDEVMEM");
+    relieve(fake, 3, 5, 0);
+    ASSERT_STR(fake_reports(fake), "refused:7:ELOST");
+    fake->host_locking = true;
+    relieve(fake, 3, 2, 0);
+    ASSERT_STR(fake_reports(fake), "refused:7:EDEVMEM");
+    fake->host_locking = false;
+    fake->refuse       = "get_host";
+    relieve(fake, 3, 2, 0);
+    ASSERT_STR(fake_reports(fake), "refused:7:EDEVMEM");
+    fake->refuse = NULL;
+    (void)fake_calls(fake);
+    fake_free(fake, 1);
+    relieve(fake, 3, 2, 0); /* it has its memory */
+    ASSERT_STR(fake_reports(fake), "refused:7:EAGAIN");
+    ASSERT_NULL(strstr(fake_calls(fake), "get_host"));
+    fake_destroy(fake);
+}
+
+static void spill_send(struct fake *fake, uint64_t seq, uint32_t slot)
+{
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, seq, PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST);
+    launch.message.host_buffer = 7;
+    fake_launch_operand(&launch, KERNEL_IN, slot, FAKE_CHUNK / 8);
+    ASSERT_OK(fake_send(fake, &launch));
+}
+
+TEST(a_spill_that_is_done_beside_the_order_has_nothing_to_do_in_it)
+{
+    struct fake *fake = starved_create();
+
+    spill_send(fake, 4, 2);
+    relieve(fake, 3, 2, 4);
+    ASSERT_CONTAINS(fake_calls(fake), "get_host:");
+    ASSERT_OK(worker_core_relieved(fake->core, REQUEST));
+    fake_free(fake, 2);
+    ASSERT_EQ(fake_state(fake, 2), STORE_FREE);
+    fake_finish(fake, 0, 3);
+    ASSERT_STR(fake_reports(fake), "done:4+1 done:3+1");
+    ASSERT_NULL(strstr(fake_calls(fake), "get_host"));
+    fake_destroy(fake);
+}
+
+TEST(a_spill_that_went_meanwhile_is_done_as_ever)
+{
+    struct fake *fake = starved_create();
+
+    spill_send(fake, 4, 2);
+    relieve(fake, 3, 2, 4);
+    (void)fake_calls(fake);
+    fake_free(fake, 1); /* so the front goes, and the spill behind it */
+    ASSERT_CONTAINS(fake_calls(fake), "get_host:");
+    ASSERT_STATUS(worker_core_relieved(fake->core, REQUEST), PLASMON_EAGAIN);
+    relieve(fake, 3, 2, 4);
+    ASSERT_CONTAINS(fake_reports(fake), "refused:7:EAGAIN");
+    fake_destroy(fake);
+}
+
 TEST(freed_buffer_stays_while_a_reader_holds_it)
 {
     struct fake *fake = fake_create();

@@ -104,6 +104,13 @@ static void on_data(void *user, uint64_t request, const uint8_t *bytes, uint64_t
     worker->data_bytes = length;
 }
 
+static void on_refused(void *user, uint64_t request, plasmon_status_t status)
+{
+    (void)user;
+    (void)request;
+    ASSERT_OK(status); /* nobody orders such here */
+}
+
 static struct worker_reports reports[WORKERS];
 
 static void worker_start(struct worker *worker)
@@ -138,7 +145,8 @@ static void worker_start(struct worker *worker)
                                                      .done    = on_done,
                                                      .failed  = on_failed,
                                                      .starved = on_starved,
-                                                     .data    = on_data};
+                                                     .data    = on_data,
+                                                     .refused = on_refused};
     ASSERT_OK(kernel_context_create(worker->device, &kernels, &err));
     ASSERT_OK(worker_executor_init(&worker->executor, worker->device, kernels,
                                    &worker->shared, worker->memory, 0,

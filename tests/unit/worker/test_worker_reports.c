@@ -59,6 +59,23 @@ TEST(failures_carry_their_text)
     worker_report_batch_finish(&batch);
 }
 
+TEST(what_was_refused_has_a_status_and_no_bytes)
+{
+    struct worker_report_batch batch;
+    struct out out;
+
+    worker_report_batch_init(&batch);
+    worker_report_batch_refused(&batch, 9, PLASMON_EAGAIN);
+    fill(&batch, &out);
+    ASSERT_EQ(out.frame.n_data, 1);
+    ASSERT_EQ(out.frame.data[0]->request, 9);
+    ASSERT_EQ(out.frame.data[0]->status, PLASMON_EAGAIN);
+    ASSERT_EQ(out.frame.data[0]->bytes.len, 0);
+    sent(&batch, &out);
+    ASSERT_TRUE(worker_report_batch_empty(&batch));
+    worker_report_batch_finish(&batch);
+}
+
 TEST(data_goes_in_bounded_frames_and_ends_are_told_after_it)
 {
     static uint8_t megabyte[1 << 20];
@@ -72,6 +89,7 @@ TEST(data_goes_in_bounded_frames_and_ends_are_told_after_it)
         worker_report_batch_data(&batch, i + 1, megabyte, sizeof(megabyte));
     }
     worker_report_batch_done(&batch, 1, 10);
+    worker_report_batch_starved(&batch, 11, 1, 1);
     while (!worker_report_batch_empty(&batch)) {
         struct out out;
 
@@ -86,6 +104,7 @@ TEST(data_goes_in_bounded_frames_and_ends_are_told_after_it)
         }
         done = out.frame.n_done != 0;
         ASSERT_TRUE(!done || pieces == 10);
+        ASSERT_TRUE(out.frame.n_starved == 0 || pieces == 10);
         sent(&batch, &out);
     }
     ASSERT_TRUE(done);
