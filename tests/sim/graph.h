@@ -195,6 +195,8 @@ struct graph_coverage {
     uint64_t write_backs, write_back_cancels, spill_deaths, spills_undone, spills_stranded;
     uint64_t drained;
     uint64_t unreached; /* answers */
+    uint64_t found_late,
+        found_failed; /* what was looked up, and made after that, or not at all */
     uint64_t checkpoints_spilled, checkpoints_graphs, checkpoints_lineage;
     uint64_t met[SIM_CELL_COUNT];
 };
