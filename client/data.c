@@ -345,8 +345,10 @@ static plasmon_status_t get_large_by_messages(struct plasmon_client *client,
     pl_mutex_lock(&client->lock);
     status = refs_find(&client->refs, snapshot, &slot, &err);
     if (status == PLASMON_OK) {
-        id     = slot->root->id;
-        status = client_wait_ref_locked(client, slot->root, NULL, deadline_ns);
+        id = slot->root->id;
+        if (!root_foreign(slot->root, NULL)) {
+            status = client_wait_ref_locked(client, slot->root, NULL, deadline_ns);
+        }
     }
     pl_mutex_unlock(&client->lock);
     if (status == PLASMON_OK) {
@@ -474,7 +476,9 @@ static plasmon_status_t get_begin(struct plasmon_client *client, struct plasmon_
         if (status == PLASMON_OK) {
             *out_got = get_kept_locked(slot, data);
             ahead_plan_locked(client, slot->root, *out_got, ahead);
-        } else if (status == PLASMON_INPROGRESS && !poll) {
+        } else if (status == PLASMON_INPROGRESS
+                       ? !poll
+                       : root_foreign(slot->root, slot_box(slot, &box))) {
             status =
                 PLASMON_OK; /* ask at once: the answer comes with the end of the task */
         } else {

@@ -107,6 +107,7 @@ static void take_reply(struct plasmon_client *client, const Plasmon__V1__Reply *
 
     if (request != NULL && request->status == PLASMON_OK && reply->shape != NULL) {
         take_shape(request, reply->shape);
+        request->pending = reply->pending;
     }
 }
 

@@ -501,7 +501,7 @@ plasmon_status_t held_value_begin(struct plasmon_client *client, struct plasmon_
 
     pl_mutex_lock(&client->lock);
     status = held_value_begin_locked(client, ref, capacity, value, &slot);
-    if (status == PLASMON_OK) {
+    if (status == PLASMON_OK && !root_foreign(slot->root, slot_box(slot, &box))) {
         status =
             client_wait_ref_locked(client, slot->root, slot_box(slot, &box), deadline_ns);
     }

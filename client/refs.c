@@ -294,6 +294,13 @@ struct root *root_create(struct refs *refs, uint64_t id, const struct pl_shape *
     return root;
 }
 
+void root_shape_set(struct root *root, const struct pl_shape *shape)
+{
+    assert(root->is_task && root->handle_count == 0);
+    root->is_task = false;
+    root->shape   = *shape;
+}
+
 static void value_drop(struct refs *refs, struct root *root)
 {
     if (root->value != NULL) {
@@ -370,15 +377,23 @@ plasmon_status_t root_state(const struct root *root, const struct pl_box *box,
                                                                 : PLASMON_OK;
 }
 
-uint64_t root_writer(const struct root *root, const struct pl_box *box)
+const struct task *root_writer(const struct root *root, const struct pl_box *box)
 {
     for (const struct pl_list *at = root->writes.list.prev; at != &root->writes.list;
          at                       = at->prev) {
         const struct write *write = pl_container_of(at, struct write, part.link);
 
         if (part_touches(&write->part, box)) {
-            return write->task->id;
+            return write->task;
         }
     }
-    return 0;
+    return NULL;
+}
+
+bool root_foreign(const struct root *root, const struct pl_box *box)
+{
+    const struct root_failure *failed = root_failure_at(root, box);
+    const struct task *writer         = root_writer(root, box);
+
+    return failed != NULL ? failed->failure->foreign : writer != NULL && writer->foreign;
 }

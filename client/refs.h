@@ -5,7 +5,8 @@
  *           number, a generation and the client's tag, so that a second release and a ref of another client are found out
  *           and never touch freed memory.
  *   root    one array, or one task (a future without bytes). Lives as long as a handle shows it.
- *   task    one submitted call, until the head says how it ended. Knows what it writes.
+ *   task    one submitted call, until the head says how it ended. Knows what it writes. A foreign one stands for all that others were
+ *           yet to write into what was looked up.
  *   write   this task will write this box of this root. In the root's list while it matters for the present version.
  *
  * READINESS
@@ -41,6 +42,7 @@ struct failure {
     uint32_t held_count;
     plasmon_status_t status;
     uint64_t task;
+    bool foreign;         /* the task is */
     char *text;           /* never NULL; begins with the task's name .. */
     uint32_t name_length; /* .. of this length */
 };
@@ -103,6 +105,8 @@ struct task {
     struct write first; /* most tasks write one thing: no second allocation */
     bool first_used;
     struct host_use *host_use; /* of client/host.h: ends with the task; NULL: none */
+    bool
+        foreign; /* it stands for what another client is to write: not ours to wait for at the end, or to cancel */
     struct task *next_free;
 };
 
@@ -162,7 +166,7 @@ struct refs {
     struct pl_list roots;
     struct pl_list roots_free;
     uint32_t roots_free_count;
-    uint64_t tasks_live;
+    uint64_t tasks_live;     /* without foreign ones */
     uint64_t value_bytes;    /* of all roots' values */
     uint64_t resolved_count; /* tasks that ended, for ready_fd */
 
@@ -199,6 +203,8 @@ const struct pl_box *slot_box(const struct ref_slot *slot, struct pl_box *storag
 struct root *root_create(struct refs *refs, uint64_t id, const struct pl_shape *shape)
     PL_MUST_CHECK; /* shape NULL: a task */
 void root_drop(struct refs *refs, struct root *root);
+/* It was made before its shape was known, as a task. */
+void root_shape_set(struct root *root, const struct pl_shape *shape);
 /* It has failed so, until something overwrites it. */
 plasmon_status_t root_begin_failed(struct root *root,
                                    struct failure *failure) PL_MUST_CHECK;
@@ -218,10 +224,12 @@ void root_keep_value(struct refs *refs, struct root *root, const void *bytes);
 /* OK ready, INPROGRESS, or *out_failure's status (out may be NULL; borrowed). box NULL: the whole. */
 plasmon_status_t root_state(const struct root *root, const struct pl_box *box,
                             struct failure **out_failure);
-/* The newest task that has yet to write into the box; 0: none. */
-uint64_t root_writer(const struct root *root, const struct pl_box *box);
+/* The newest task that has yet to write into the box; NULL: none. */
+const struct task *root_writer(const struct root *root, const struct pl_box *box);
+/* Is it pending or failed by a foreign task? That is said of all of it alike: who reads a part asks the head, which knows more. */
+bool root_foreign(const struct root *root, const struct pl_box *box);
 
-/* --- tasks: create, say what it writes, then commit (cannot fail) or abandon */
+/* --- tasks: create, say what it writes and whose it is, then commit (cannot fail) or abandon */
 struct task_text *task_text_hold(struct task_text *text);
 void task_text_release(struct task_text *text); /* NULL: nothing */
 struct task *task_create(struct refs *refs, uint64_t id, const char *what,

@@ -46,6 +46,7 @@ struct request {
     char text[WIRE_TEXT_BYTES_MAX];
 
     struct pl_shape shape;  /* Located, Lookup */
+    bool pending;           /* Lookup */
     uint64_t buffer;        /* PutReady */
     struct bulk_grant bulk; /* PutReady */
     struct pl_vec places;   /* Located: struct place */

@@ -184,6 +184,7 @@ struct task *task_create(struct refs *refs, uint64_t id, const char *what,
     task->writes     = NULL;
     task->first_used = false;
     task->host_use   = NULL;
+    task->foreign    = false;
     return task;
 }
 
@@ -371,7 +372,7 @@ void task_commit(struct refs *refs, struct task *task)
     assert(block->task[task->id - block->first] == NULL);
     block->task[task->id - block->first] = task;
     block->live++;
-    refs->tasks_live++;
+    refs->tasks_live += !task->foreign;
 
     for (struct write *write = task->writes; write != NULL; write = write->next) {
         struct root *root = write->root;
@@ -484,12 +485,16 @@ struct failure *refs_describe_failure(struct refs *refs, uint64_t task_id,
     struct pl_str out;
 
     pl_str_init(&out);
-    pl_str_append(&out, "task %llu", (unsigned long long)task_id);
+    if (task != NULL && task->foreign) {
+        pl_str_append(&out, "%s", task->what);
+    } else {
+        pl_str_append(&out, "task %llu", (unsigned long long)task_id);
+    }
     if (task != NULL && task->label != NULL) {
         pl_str_append(&out, " '%s'", task->label);
     }
     rest = behind(text, pl_str_text(&out));
-    if (task != NULL) {
+    if (task != NULL && !task->foreign) {
         pl_str_append(&out, " (%s)", task->what);
     }
     name_length = (uint32_t)out.length;
@@ -513,6 +518,7 @@ struct failure *refs_describe_failure(struct refs *refs, uint64_t task_id,
     failure = failure_create(status, task_id, pl_str_text(&out));
     if (failure->held_count != HELD_FOREVER) {
         failure->name_length = name_length;
+        failure->foreign     = task != NULL && task->foreign;
     }
     pl_str_finish(&out);
     recent_add(refs, failure);
@@ -572,7 +578,7 @@ static void task_end(struct refs *refs, struct task *task, struct failure *failu
         write_detach(write);
         root_watches_check(refs, root, box_of(write));
     }
-    refs->tasks_live--;
+    refs->tasks_live -= !task->foreign;
     refs->resolved_count++;
     task_free(refs, task);
 }

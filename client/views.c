@@ -342,42 +342,84 @@ plasmon_status_t plasmon_publish(struct plasmon_client *client, const char *name
     return status;
 }
 
+/*
+ * What will be found, and a task that stands for what another client is yet to write there. Both are there before the head is asked: how that task
+ * ended may come with its answer, and be taken before the thread that asked wakes.
+ */
+static struct root *found_begin(struct refs *refs, const char *name, uint64_t ref,
+                                uint64_t task_id)
+{
+    struct root *root = root_create(refs, ref, NULL);
+    struct task *task =
+        root != NULL ? task_create(refs, task_id, "what was found under", name) : NULL;
+
+    if (task != NULL && task_writes(task, root, NULL, WRITE_OVERWRITES) == PLASMON_OK) {
+        task->foreign = true;
+        task_commit(refs, task);
+        return root;
+    }
+    if (task != NULL) {
+        task_abandon(refs, task);
+    }
+    if (root != NULL) {
+        root_drop(refs, root);
+    }
+    return NULL;
+}
+
+static plasmon_status_t lookup_ask_locked(struct plasmon_client *client, const char *name,
+                                          struct request *request,
+                                          Plasmon__V1__Lookup *lookup)
+{
+    Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
+    plasmon_status_t status;
+
+    lookup->request = request->number;
+    lookup->name    = (char *)name;
+    fields.n_lookup = 1;
+    fields.lookup   = &lookup;
+    status          = request_send_locked(client, request, FRAME_LOOKUP, &fields);
+    if (status == PLASMON_OK) {
+        status = request_wait_locked(client, request, UINT64_MAX);
+    }
+    if (status == PLASMON_OK && request->shape.dtype == 0) {
+        status = error_set(PLASMON_EMALFORMED,
+                           "the head found \"%.64s\" and did not say its shape", name);
+    }
+    return status;
+}
+
 static plasmon_status_t lookup_locked(struct plasmon_client *client, const char *name,
                                       struct request *request, struct plasmon_ref **out_ref)
 {
-    Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
-    Plasmon__V1__Lookup lookup = PLASMON__V1__LOOKUP__INIT, *list[] = {&lookup};
+    Plasmon__V1__Lookup lookup = PLASMON__V1__LOOKUP__INIT;
+    struct refs *refs          = &client->refs;
     struct root *root;
     plasmon_status_t status = request_open_locked(client, request);
 
     if (status != PLASMON_OK) {
         return status;
     }
-    lookup.request  = request->number;
-    lookup.name     = (char *)name;
-    lookup.new_ref  = refs_draw_ref(&client->refs);
-    fields.n_lookup = 1;
-    fields.lookup   = list;
-    status          = request_send_locked(client, request, FRAME_LOOKUP, &fields);
-    if (status == PLASMON_OK) {
-        status = request_wait_locked(client, request, UINT64_MAX);
+    lookup.new_ref = refs_draw_ref(refs);
+    lookup.task    = refs_draw_task(refs);
+    root           = found_begin(refs, name, lookup.new_ref, lookup.task);
+    if (root == NULL) {
+        return error_set(PLASMON_ENOMEM, "out of host memory");
+    }
+    status = lookup_ask_locked(client, name, request, &lookup);
+    if (status != PLASMON_OK || !request->pending) {
+        refs_resolve(refs, lookup.task, NULL); /* nobody tells how it ends */
     }
     if (status != PLASMON_OK) {
+        root_drop(refs, root);
         return status;
     }
-    if (request->shape.dtype == 0) {
-        return error_set(PLASMON_EMALFORMED,
-                         "the head found \"%.64s\" and did not say its shape", name);
+    root_shape_set(root, &request->shape);
+    *out_ref = refs_open(refs, root, NULL);
+    if (*out_ref != NULL) {
+        return PLASMON_OK;
     }
-
-    root = root_create(&client->refs, lookup.new_ref, &request->shape);
-    if (root != NULL) {
-        *out_ref = refs_open(&client->refs, root, NULL);
-        if (*out_ref != NULL) {
-            return PLASMON_OK;
-        }
-        root_drop(&client->refs, root);
-    }
+    root_drop(refs, root);
     session_release_locked(client, lookup.new_ref, 0, RELEASE_SOON);
     return error_set(PLASMON_ENOMEM, "out of host memory");
 }

@@ -17,9 +17,15 @@ static plasmon_status_t tell_state(const struct root *root, const struct pl_box 
 
 static plasmon_status_t tell_pending(const struct root *root, const struct pl_box *box)
 {
-    return error_set(PLASMON_ETIMEDOUT,
-                     "the ref is still pending: task %llu is yet to write it",
-                     (unsigned long long)root_writer(root, box));
+    const struct task *writer = root_writer(root, box);
+
+    return writer->foreign
+               ? error_set(PLASMON_ETIMEDOUT,
+                           "the ref is still pending: another client's task is yet to "
+                           "write it")
+               : error_set(PLASMON_ETIMEDOUT,
+                           "the ref is still pending: task %llu is yet to write it",
+                           (unsigned long long)writer->id);
 }
 
 plasmon_status_t client_tell_state_locked(const struct root *root, const struct pl_box *box,
@@ -334,21 +340,29 @@ static plasmon_status_t cancel_collect(struct plasmon_client *client,
     struct pl_err err = {0};
     struct ref_slot *slot;
     struct pl_box box;
-    uint64_t writer, *place;
+    const struct task *writer;
+    uint64_t *place;
     plasmon_status_t status = refs_find(&client->refs, ref, &slot, &err);
 
     if (status != PLASMON_OK) {
         return error_from(&err, status);
     }
     writer = root_writer(slot->root, slot_box(slot, &box));
-    if (writer == 0) {
+    if (writer == NULL) {
         return PLASMON_OK;
+    }
+    if (writer->foreign) {
+        return error_set(
+            PLASMON_EFOREIGN,
+            "the ref was found under \"%.64s\": what makes it can be cancelled "
+            "by the client alone that submitted it, by its own ref",
+            writer->label);
     }
     place = pl_vec_push(writers);
     if (place == NULL) {
         return error_set(PLASMON_ENOMEM, "out of host memory");
     }
-    *place = writer;
+    *place = writer->id;
     return PLASMON_OK;
 }
 

@@ -172,6 +172,7 @@ void head_core_check(const struct head_core *core)
     check_kept(core);
     head_spaces_check(core);
     head_names_check(core);
+    head_found_check(core);
     pl_list_for_each(pos, &core->clients) {
         const struct head_client *client = pl_container_of(pos, struct head_client, link);
         struct pl_list *link;

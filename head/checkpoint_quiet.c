@@ -63,7 +63,8 @@ const char *head_core_unquiet(struct head_core *core)
     const char *why = NULL;
     struct pl_list *pos;
 
-    if (!head_core_idle(core) || core->requests.count != 0 || core->ready.count != 0) {
+    if (!head_core_idle(core) || core->requests.count != 0 || core->ready.count != 0 ||
+        !pl_list_empty(&core->found)) {
         return "tasks are not done";
     }
     if (head_functions_waited_for(core)) {

@@ -524,21 +524,17 @@ void head_client_failed(struct head_core *core, struct head_client *client, uint
     head_client_dirty(core, client);
 }
 
-void head_reply_shape(struct head_core *core, struct head_client *client, uint64_t request,
-                      plasmon_status_t status, const char *text,
-                      const struct pl_shape *shape)
+void head_reply_found(struct head_core *core, struct head_client *client, uint64_t request,
+                      const struct pl_shape *shape, bool pending)
 {
     Plasmon__V1__Reply out  = PLASMON__V1__REPLY__INIT;
     Plasmon__V1__Shape wire = PLASMON__V1__SHAPE__INIT;
     uint64_t dims[PL_DIM_MAX];
 
+    wire_shape_put(shape, &wire, dims);
     out.request = request;
-    out.status  = status;
-    out.text    = (char *)text;
-    if (shape != NULL) {
-        wire_shape_put(shape, &wire, dims);
-        out.shape = &wire;
-    }
+    out.shape   = &wire;
+    out.pending = pending;
     head_bytes_message(&client->out, FIELD_REPLIES, &out.base);
     head_client_dirty(core, client);
 }
@@ -546,7 +542,13 @@ void head_reply_shape(struct head_core *core, struct head_client *client, uint64
 void head_reply(struct head_core *core, struct head_client *client, uint64_t request,
                 plasmon_status_t status, const char *text)
 {
-    head_reply_shape(core, client, request, status, text, NULL);
+    Plasmon__V1__Reply out = PLASMON__V1__REPLY__INIT;
+
+    out.request = request;
+    out.status  = status;
+    out.text    = (char *)text;
+    head_bytes_message(&client->out, FIELD_REPLIES, &out.base);
+    head_client_dirty(core, client);
 }
 
 static void append_range(struct head_bytes *out, const struct wire_range *range)

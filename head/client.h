@@ -92,9 +92,9 @@ void head_client_flush(struct head_core *core, struct head_client *client);
 /* The answer to a request. */
 void head_reply(struct head_core *core, struct head_client *client, uint64_t request,
                 plasmon_status_t status, const char *text);
-void head_reply_shape(struct head_core *core, struct head_client *client, uint64_t request,
-                      plasmon_status_t status, const char *text,
-                      const struct pl_shape *shape);
+/* To a lookup. */
+void head_reply_found(struct head_core *core, struct head_client *client, uint64_t request,
+                      const struct pl_shape *shape, bool pending);
 
 /* ---- name.c */
 void head_name_publish(struct head_core *core, struct head_client *client,
@@ -110,6 +110,15 @@ struct head_name *head_name_from(const struct head_core *core, uint64_t number);
 struct head_name *head_name_next(const struct head_core *core,
                                  const struct head_name *name);
 void head_names_check(const struct head_core *core);
+
+/* ---- found.c */
+/* The array was looked up. true: it is not made yet, or has failed; then the client is told how it ends, by this number. 0: it does not ask. */
+bool head_found_await(struct head_core *core, struct head_client *client, uint64_t task,
+                      struct head_array *array);
+/* Of tasks that make it there is one less, it has failed, or nobody can reach it any more. */
+void head_found_settle(struct head_core *core, struct head_tile *tile);
+void head_found_check(const struct head_core *core);
+void head_found_destroy(struct head_core *core);
 
 /* ---- host_copy.c */
 plasmon_status_t head_host_put(struct head_core *core, struct head_client *client,

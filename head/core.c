@@ -163,6 +163,8 @@ plasmon_status_t head_core_create(const struct head_config *config,
     pl_list_init(&core->names);
     pl_map_init(&core->names_by_hash);
     pl_map_init(&core->names_by_number);
+    pl_list_init(&core->found);
+    pl_map_init(&core->awaited);
     pl_list_init(&core->mapped);
     pl_list_init(&core->plans);
     pl_list_init(&core->functions);
@@ -193,6 +195,7 @@ void head_core_destroy(struct head_core *core)
     for (uint32_t i = 0; i < core->devices.count; i++) {
         head_relief_cancel(core, head_device_at(core, i));
     }
+    head_found_destroy(core);
     while (!pl_list_empty(&core->clients)) {
         head_core_client_close(
             core, pl_list_first(&core->clients, struct head_client, link)->session);

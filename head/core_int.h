@@ -49,6 +49,7 @@
  *   client.h    sessions, and what they ask for besides tasks
  *     client.c    sessions, refs, what clients are told
  *     name.c      published names
+ *     found.c     who looked up what is yet to be made
  *     wait.c      answers that are owed when tasks are done
  *     put.c       bytes in
  *     read.c      where bytes are, and bytes out
@@ -146,6 +147,8 @@ struct head_core {
     struct pl_map names_by_hash;   /* name.c */
     struct pl_map names_by_number; /* number -> head_name */
     uint64_t name_last;
+    struct pl_list found;          /* head_found.link: is yet to be made (found.c) */
+    struct pl_map awaited;         /* head_tile -> the first head_awaited of it */
     struct pl_list plans;          /* head_plan.link */
     uint64_t step_last;            /* number of the last segment of a plan, for workers */
     uint64_t components_started;   /* since this process began */

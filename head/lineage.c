@@ -90,6 +90,7 @@ static void detach(struct head_core *core, struct head_tile *tile)
 static void descriptor_free(struct head_core *core, struct head_tile *tile)
 {
     PL_CHECK(pl_list_empty(&tile->instances) && pl_list_empty(&tile->fragments));
+    head_found_settle(core, tile); /* nor can who looked it up */
     detach(core, tile);
     head_failure_release(tile->failure);
     head_tile_free(core, tile);

@@ -188,7 +188,8 @@ bool head_loss_task(struct head_core *core, struct head_task *task,
  * .. and its client is told that it failed: so has what its call makes, also what nobody lacked when this launch was made, which makes it nowhere
  * therefore (rebuild.c). Somebody may come to lack it, and is not to find it made after all.
  */
-void head_loss_final(struct head_task *task, struct head_failure *failure);
+void head_loss_final(struct head_core *core, struct head_task *task,
+                     struct head_failure *failure);
 /*
  * Its worker could not do it, for a device that it reads from is gone. Workers of a host may know that before we do. true: it stays
  * unfinished until we hear of it, for where it would be run again depends on that.

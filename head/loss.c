@@ -172,7 +172,8 @@ bool head_loss_task(struct head_core *core, struct head_task *task,
     return true;
 }
 
-void head_loss_final(struct head_task *task, struct head_failure *failure)
+void head_loss_final(struct head_core *core, struct head_task *task,
+                     struct head_failure *failure)
 {
     const struct head_record *record = task->record;
 
@@ -183,7 +184,7 @@ void head_loss_final(struct head_task *task, struct head_failure *failure)
         struct head_tile *tile = record->args[a].output;
 
         if (tile != NULL) {
-            head_tile_fail(tile, failure);
+            head_tile_fail(core, tile, failure);
         }
     }
 }
@@ -256,7 +257,7 @@ void head_tile_lose(struct head_core *core, struct head_tile *tile,
     struct head_loss *loss;
 
     if (!head_lineage_on(core) || !failure->loss) {
-        head_tile_fail(tile, failure);
+        head_tile_fail(core, tile, failure);
         return;
     }
     loss = pl_vec_push(&core->lineage.lost);

@@ -231,5 +231,6 @@ void head_name_lookup(struct head_core *core, struct head_client *client,
         head_reply(core, client, wire->request, err.status, err.text);
         return;
     }
-    head_reply_shape(core, client, wire->request, PLASMON_OK, "", &shape);
+    head_reply_found(core, client, wire->request, &shape,
+                     head_found_await(core, client, wire->task, copy));
 }

@@ -391,11 +391,13 @@ bool head_tile_missing(const struct head_tile *tile)
 
 /* ---------------------------------------------------------------------------------------------- tiles */
 
-void head_tile_fail(struct head_tile *tile, struct head_failure *failure)
+void head_tile_fail(struct head_core *core, struct head_tile *tile,
+                    struct head_failure *failure)
 {
     if (tile->failure == NULL) {
         tile->failure = head_failure_hold(failure);
         head_tile_loosen(tile);
+        head_found_settle(core, tile);
     }
 }
 

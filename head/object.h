@@ -101,6 +101,7 @@ struct head_tile {
     uint32_t kept;              /* inputs of records that it is */
     uint32_t cut;               /* enum head_cut: why it has no record */
     bool lost;                  /* bytes of it, by the loss that is being looked at */
+    bool awaited;               /* by clients that looked it up (found.c) */
     uint32_t label;             /* of what wrote it (label.h); 0: none */
     uint64_t order;             /* of the task that makes it */
     struct head_record *record; /* how it was made; NULL: nobody can make it again */
@@ -214,7 +215,8 @@ void head_buffer_loosen(struct head_buffer *buffer);
 /* So may what has it. */
 void head_tile_loosen(const struct head_tile *tile);
 /* It will never be right, for this reason (held); the first one stays. */
-void head_tile_fail(struct head_tile *tile, struct head_failure *failure);
+void head_tile_fail(struct head_core *core, struct head_tile *tile,
+                    struct head_failure *failure);
 /* .. and what has any of what is in the buffer and is to be in two places. */
 void head_buffer_seconds_loosen(const struct head_buffer *buffer);
 /* A drain begins or ends, or a checkpoint was read: anything may. */

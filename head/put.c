@@ -183,11 +183,12 @@ static plasmon_status_t place_next(struct head_core *core, struct head_client *c
 }
 
 /* A piece that does not fit fails the whole put. */
-static plasmon_status_t put_fit(const struct head_client *client,
+static plasmon_status_t put_fit(struct head_core *core, const struct head_client *client,
                                 const Plasmon__V1__Task *task,
                                 const struct put_place *place, struct pl_err *err)
 {
     uint64_t total = pl_shape_bytes(&place->array->shape);
+    struct head_failure *failure;
     plasmon_status_t status;
 
     if (task->data.len != 0 && task->put_offset + task->data.len <= total) {
@@ -198,10 +199,9 @@ static plasmon_status_t put_fit(const struct head_client *client,
                    "put of ref %llu: piece of %zu bytes at %llu of a value of %llu bytes",
                    (unsigned long long)task->args[0]->ref, task->data.len,
                    (unsigned long long)task->put_offset, (unsigned long long)total);
-    if (place->tile->failure == NULL) {
-        place->tile->failure =
-            head_failure_create(status, task->id, client->id, "%s", err->text);
-    }
+    failure = head_failure_create(status, task->id, client->id, "%s", err->text);
+    head_tile_fail(core, place->tile, failure);
+    head_failure_release(failure);
     place->array->put_offset = UINT64_MAX;
     return status;
 }
@@ -242,7 +242,7 @@ plasmon_status_t head_put(struct head_core *core, struct head_client *client,
     if (status != PLASMON_OK) {
         return status;
     }
-    status = put_fit(client, task, &place, err);
+    status = put_fit(core, client, task, &place, err);
     if (status == PLASMON_OK) {
         end                     = task->put_offset + task->data.len;
         last                    = end == pl_shape_bytes(&place.array->shape);
@@ -314,6 +314,7 @@ plasmon_status_t head_put_seal(struct head_core *core, struct head_client *clien
 {
     struct head_ref *ref;
     plasmon_status_t status = head_client_ref_get(client, seal->ref, 0, &ref, err);
+    struct head_failure *failure;
     struct head_tile *tile;
     struct head_buffer *buffer;
     struct head_operand operand;
@@ -334,10 +335,9 @@ plasmon_status_t head_put_seal(struct head_core *core, struct head_client *clien
     tile = pl_list_first(&ref->array->fragments, struct head_fragment, array_link)->tile;
     ref->array->put_offset = UINT64_MAX;
     if (seal->abandon) {
-        if (tile->failure == NULL) {
-            tile->failure =
-                head_failure_create(PLASMON_ECANCELLED, 0, 0, "the put was abandoned");
-        }
+        failure = head_failure_create(PLASMON_ECANCELLED, 0, 0, "the put was abandoned");
+        head_tile_fail(core, tile, failure);
+        head_failure_release(failure);
         return PLASMON_OK;
     }
     if (tile->failure != NULL || pl_list_empty(&tile->instances)) {

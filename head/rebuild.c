@@ -124,6 +124,7 @@ static void need(struct head_rebuild *rebuild, struct head_tile *tile,
                  const struct head_failure *loss)
 {
     struct head_core *core = rebuild->core;
+    struct head_failure *failure;
     struct head_rebuilt *rebuilt;
     struct head_rebuilt **place;
     bool own;
@@ -143,7 +144,9 @@ static void need(struct head_rebuild *rebuild, struct head_tile *tile,
         rebuilt->stand_in = head_tile_create(core, &tile->box);
     }
     if (tile->record == NULL || tile->record->runs >= HEAD_RUNS_AGAIN_MAX) {
-        (own ? tile : rebuilt->stand_in)->failure = never(core, tile, loss);
+        failure = never(core, tile, loss);
+        head_tile_fail(core, own ? tile : rebuilt->stand_in, failure);
+        head_failure_release(failure);
         head_tile_loosen(tile);
         rebuild->never += head_tile_shown(tile) && own;
         return;

@@ -166,7 +166,7 @@ static void fail_again(struct head_core *core, const struct head_rerun *rerun,
         struct head_tile *tile = rerun->args[a].again;
 
         if (tile != NULL && tile->failure == NULL) {
-            head_tile_fail(tile, failure);
+            head_tile_fail(core, tile, failure);
             core->lineage.rebuilt_never += head_tile_shown(tile);
         }
     }

@@ -395,8 +395,8 @@ void head_task_makes(struct head_core *core, struct head_task *task, struct head
     head_tile_hold(core, tile);
     tile->makers++;
     tile->order = task->order;
-    if (task->failure != NULL && tile->failure == NULL) {
-        tile->failure = head_failure_hold(task->failure);
+    if (task->failure != NULL) {
+        head_tile_fail(core, tile, task->failure);
     }
     if (task->outputs.capacity != capacity) {
         head_memory_count(core, task);
@@ -517,13 +517,13 @@ static void doom_one(struct head_core *core, struct head_task *task,
     for (size_t i = 0; i < task->outputs.count; i++) {
         struct head_tile *tile = *(struct head_tile **)pl_vec_at(&task->outputs, i);
 
-        head_tile_fail(tile, failure);
+        head_tile_fail(core, tile, failure);
     }
     if (again) {
         return; /* who waits for it goes on waiting, for the next launch */
     }
     if (failure->loss) {
-        head_loss_final(task, failure);
+        head_loss_final(core, task, failure);
     }
     if (!is_host_copy(task) ||
         pl_bug("head.tell_copies_early")) { /* skipped, it is none any more */
@@ -645,6 +645,7 @@ static void finish_one(struct head_core *core, struct head_task *task,
         struct head_tile *tile = *(struct head_tile **)pl_vec_at(&task->outputs, i);
 
         tile->makers--;
+        head_found_settle(core, tile);
         head_tile_release(core, tile);
     }
     for (size_t i = 0; i < task->dependents.count; i++) {

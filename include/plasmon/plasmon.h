@@ -280,9 +280,10 @@ plasmon_status_t plasmon_publish(struct plasmon_client *client, const char *name
 /**
  * A ref to the version published under `name`. Writing to it makes a version of one's own.
  *
- * That version may have been published before it was made. What reads it (plasmon_get, plasmon_map, a call) waits for it, and fails if it fails;
- * plasmon_state, plasmon_wait, plasmon_on_ready and plasmon_cancel know of this client's own calls alone, so until one of these writes to the ref it
- * counts as ready for them.
+ * That version may have been published before it was made. Then the ref is pending until whatever was to make it when it was looked up has ended, and
+ * ready or failed as that is. plasmon_state, plasmon_wait, plasmon_on_ready and plasmon_ready_fd say so of all of its parts alike, views included; what
+ * reads it (plasmon_get, plasmon_map, a call) waits for it, and fails with the part that it reads. What makes it can be cancelled by the client
+ * alone that submitted that, by its own ref: plasmon_cancel of this one is EFOREIGN. plasmon_finish does not wait for it.
  * @param out_ref  Owned.
  * @return PLASMON_OK, EINVAL (the name; in a callback), ELIMIT (a longer name), ENOENT (nothing has it in this namespace), ECLOSED, EFORKED.
  *         Waits for the head's answer.
@@ -671,7 +672,8 @@ PLASMON_API
 plasmon_status_t plasmon_state(struct plasmon_client *client, struct plasmon_ref *ref);
 /**
  * Ask that the task that makes this ref not run: it then fails with ECANCELLED, and what needs its result with EDEPENDENCY. Too late (it
- * is on the device already) is no error: it runs, and the ref becomes ready.
+ * is on the device already) is no error: it runs, and the ref becomes ready. EFOREIGN: the ref was looked up (plasmon_lookup), and what is
+ * yet to make it was there before.
  */
 PLASMON_API
 plasmon_status_t plasmon_cancel(struct plasmon_client *client, struct plasmon_ref *ref);

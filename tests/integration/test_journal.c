@@ -239,6 +239,46 @@ TEST(a_head_that_is_killed_again_and_again_goes_on_from_its_journal)
     (void)started_wait_log("head.log", NULL, "goes on from its journal");
 }
 
+TEST(a_head_that_goes_on_tells_of_what_was_looked_up_before)
+{
+    struct plasmon_client *writer, *reader;
+    struct plasmon_ref *made, *never, *spin, *found[2];
+    pid_t head;
+
+    begin();
+    (void)start_redis(NULL, NULL);
+    head = start_head("head.log", NULL);
+    (void)start_store();
+    writer = join();
+    reader = join();
+    made   = cluster_fill(writer, ELEMENTS, 3, 0);
+    never  = cluster_fill(writer, ELEMENTS, 4, 1);
+    cluster_spin(writer, made, 3000000, 0, NULL);
+    cluster_spin(writer, never, 600000000, 1, &spin); /* it is cancelled */
+    CLUSTER_OK(plasmon_publish(writer, "made", made));
+    CLUSTER_OK(plasmon_publish(writer, "never", never));
+    CLUSTER_OK(plasmon_lookup(reader, "made", &found[0]));
+    CLUSTER_OK(plasmon_lookup(reader, "never", &found[1]));
+    ASSERT_STATUS(plasmon_state(reader, found[0]), PLASMON_INPROGRESS);
+    ASSERT_STATUS(plasmon_state(reader, found[1]), PLASMON_INPROGRESS);
+    kill_now(head);
+    head = start_head("head.log", NULL);
+    (void)started_wait_log("head.log", NULL, "goes on from its journal");
+    CLUSTER_OK(plasmon_wait(reader, found, 2, 1, WAIT_MS, NULL, NULL));
+    CLUSTER_OK(plasmon_state(reader, found[0]));
+    ASSERT_STATUS(plasmon_state(reader, found[1]), PLASMON_INPROGRESS);
+    cluster_expect_all(reader, found[0], ELEMENTS, 3);
+
+    kill_now(head);
+    (void)start_head("head.log", NULL);
+    CLUSTER_OK(plasmon_cancel_force(writer, spin));
+    CLUSTER_OK(plasmon_wait(reader, found, 2, 2, WAIT_MS, NULL, NULL));
+    CLUSTER_OK(plasmon_state(reader, found[0]));
+    ASSERT_STATUS(plasmon_state(reader, found[1]), PLASMON_ECANCELLED);
+    plasmon_finish(reader);
+    plasmon_finish(writer);
+}
+
 /* What `plasmon objects --label` prints. */
 static void objects_with(const char *label, char *said, size_t bytes)
 {

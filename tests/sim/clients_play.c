@@ -362,6 +362,15 @@ static void do_lookup(struct play *play, struct program *program)
     if (!good(play, program, status, "lookup")) {
         return;
     }
+    if (draw(play, 2) == 0) { /* it is not made yet, perhaps */
+        status =
+            plasmon_wait(program->client, &object->ref, 1, 1, PLASMON_FOREVER, NULL, NULL);
+        if (!good(play, program, status, "wait for a name") ||
+            !good(play, program, plasmon_state(program->client, object->ref),
+                  "state of a name")) {
+            return;
+        }
+    }
     status = plasmon_get(program->client, object->ref, object->value, sizeof(object->value),
                          PLASMON_FOREVER);
     if (good(play, program, status, "get of a name")) {

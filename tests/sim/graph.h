@@ -196,6 +196,8 @@ struct graph_coverage {
     uint64_t relieved, relieved_spills, relieved_in_vain;
     uint64_t drained;
     uint64_t unreached; /* answers */
+    uint64_t found_late,
+        found_failed; /* what was looked up, and made after that, or not at all */
     uint64_t checkpoints_spilled, checkpoints_graphs, checkpoints_lineage;
     uint64_t met[SIM_CELL_COUNT];
 };

@@ -796,6 +796,52 @@ static void check_snapshot(struct check *check, const struct graph_step *step,
     }
 }
 
+/* Has something happened that the program does not know of, and that may cost it values? */
+static bool anything_lost(const struct sim *sim)
+{
+    return sim->crash_count + sim->fence_count + sim->gone_count > 0 ||
+           sim->config.device_bytes != 0 || sim->drain_begun || sim_ways_given_up(sim);
+}
+
+/* Who let go of what it had found, or wrote over it, is told that it is over when that is lost and nobody else wants it: it is not made again. */
+static bool let_go(const struct graph *graph, const struct graph_step *look)
+{
+    for (const struct graph_step *step = look + 1; step < &graph->steps[graph->end];
+         step++) {
+        if (step->kind == GRAPH_RELEASE && step->target == look->target) {
+            return true;
+        }
+        for (uint32_t i = 0; step->kind == GRAPH_RUN && i < step->arg_count; i++) {
+            if (step->args[i].ref == look->target && step->args[i].mode != KERNEL_IN) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Who looks something up is told of its end what the client is told whose task makes it. */
+static void check_lookup(struct check *check, const struct graph_step *step, uint32_t index)
+{
+    struct graph_array *array      = &check->arrays[step->target];
+    struct pl_box hull             = pl_view_hull(&check->graph->refs[step->target].base);
+    const struct sim_answer *found = step->answers[0], *made = step->answers[1];
+    bool failed;
+
+    graph_array_copy(array, &check->published[step->other]);
+    failed = graph_array_failed(array, &hull);
+    check->coverage->found_late += made->answered_ns > found->answered_ns;
+    check->coverage->found_failed += made->status != PLASMON_OK;
+    if (made->status == PLASMON_OK && failed &&
+        !(anything_lost(check->sim) && let_go(check->graph, step))) {
+        sim_fail(check->sim, "step %u is told that a failed version was made", index);
+    } else if (made->status != PLASMON_OK && !failed &&
+               !graph_array_doubtful(array, &hull) && !anything_lost(check->sim)) {
+        sim_fail(check->sim, "step %u is told that a good version has failed: %s: %s",
+                 index, pl_status_name(made->status), made->text);
+    }
+}
+
 static void check_step(struct check *check, uint32_t index)
 {
     const struct graph_step *step = &check->graph->steps[index];
@@ -820,7 +866,7 @@ static void check_step(struct check *check, uint32_t index)
         graph_array_copy(&check->published[index], &check->arrays[step->args[0].ref]);
         break;
     case GRAPH_LOOKUP:
-        graph_array_copy(&check->arrays[step->target], &check->published[step->other]);
+        check_lookup(check, step, index);
         break;
     case GRAPH_RELEASE:
     case GRAPH_CANCEL:

@@ -297,7 +297,8 @@ static void play_names(struct graph *graph, struct graph_step *step,
         break;
     case GRAPH_LOOKUP:
         graph->refs[step->target].id = sim_client_id(client);
-        step->answers[0] = sim_client_lookup(client, name, graph->refs[step->target].id);
+        step->answers[0] = sim_client_lookup(client, name, graph->refs[step->target].id,
+                                             &step->answers[1]);
         break;
     default:
         step->answers[0] = sim_client_publish(client, name, 0);

@@ -303,8 +303,9 @@ struct sim_answer *sim_client_publish(struct sim_client *client, const char *nam
 }
 
 struct sim_answer *sim_client_lookup(struct sim_client *client, const char *name,
-                                     uint64_t new_ref)
+                                     uint64_t new_ref, struct sim_answer **out_made)
 {
+    struct sim_answer *reply;
     Plasmon__V1__Lookup *out;
 
     begin(client, TAIL_LOOKUP);
@@ -314,8 +315,12 @@ struct sim_answer *sim_client_lookup(struct sim_client *client, const char *name
     out->name    = take(client, strlen(name) + 1);
     memcpy(out->name, name, strlen(name) + 1);
     out->new_ref = new_ref;
+    out->task    = sim_client_id(client);
     place(&client->lookups, out);
-    return answer_add(client, SIM_ANSWER_REPLY, out->request);
+    *out_made    = answer_add(client, SIM_ANSWER_TASK, out->task);
+    reply        = answer_add(client, SIM_ANSWER_REPLY, out->request);
+    reply->found = out->task;
+    return reply;
 }
 
 void sim_client_release(struct sim_client *client, uint64_t ref)

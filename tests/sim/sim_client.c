@@ -152,9 +152,14 @@ static void take_frame(struct sim_client *client, const Plasmon__V1__HeadFrame *
         }
     }
     for (size_t i = 0; i < frame->n_replies; i++) {
-        (void)sim_client_answer(client, frame->replies[i]->request, SIM_ANSWER_REPLY,
-                                (plasmon_status_t)frame->replies[i]->status,
-                                frame->replies[i]->text);
+        const Plasmon__V1__Reply *reply = frame->replies[i];
+        const struct sim_answer *answer =
+            sim_client_answer(client, reply->request, SIM_ANSWER_REPLY,
+                              (plasmon_status_t)reply->status, reply->text);
+
+        if (answer != NULL && answer->found != 0 && !reply->pending) {
+            (void)sim_client_answer(client, answer->found, SIM_ANSWER_TASK, PLASMON_OK, "");
+        }
     }
     if (frame->fatal != NULL) {
         sim_fail(client->sim, "client %u: fatal: %s", client->index, frame->fatal->text);

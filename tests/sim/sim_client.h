@@ -56,6 +56,8 @@ struct sim_answer {
     uint64_t first_task;
     uint8_t *data; /* DATA, MAPPING, TASK that gets: owned */
     size_t length;
+    uint64_t
+        found; /* REPLY to a lookup: the task that is over by it, unless it says otherwise; 0: none */
     struct sim_host *host; /* TASK: of a copy from (data NULL) or to host memory */
     uint64_t buffer;       /* PUT */
     uint64_t asked_ns;
@@ -165,8 +167,9 @@ void sim_client_put_write(struct sim_client *client, const struct sim_answer *op
 void sim_client_put_seal(struct sim_client *client, uint64_t ref, bool abandon);
 struct sim_answer *sim_client_publish(struct sim_client *client, const char *name,
                                       uint64_t ref);
+/* *out_made: when what was found is made (TASK). */
 struct sim_answer *sim_client_lookup(struct sim_client *client, const char *name,
-                                     uint64_t new_ref);
+                                     uint64_t new_ref, struct sim_answer **out_made);
 void sim_client_release(struct sim_client *client, uint64_t ref);
 void sim_client_cancel(struct sim_client *client, uint64_t task, bool force);
 void sim_client_flush(struct sim_client *client);

@@ -60,6 +60,7 @@ TEST(broken_connections_change_nothing)
 
     run_seeds(&profile, &sum);
     ASSERT_MET(sum.breaks > sum.graphs);
+    ASSERT_MET(sum.found_late > 0 && sum.found_failed > 0);
 }
 
 TEST(crashed_workers_lose_only_what_was_running)

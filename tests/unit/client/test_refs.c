@@ -156,7 +156,7 @@ TEST(a_chain_of_inouts_is_one_write)
         length++;
     }
     ASSERT_EQ(length, 1);
-    ASSERT_EQ(root_writer(root, NULL), last);
+    ASSERT_EQ(root_writer(root, NULL)->id, last);
     refs_resolve_range(&refs, 1, 1ull << 40); /* a claim far beyond what exists */
     ASSERT_EQ(refs.tasks_live, 0);
     ASSERT_EQ(root_state(root, NULL, NULL), PLASMON_OK);

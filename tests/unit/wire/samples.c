@@ -82,8 +82,9 @@ static const Plasmon__V1__ClientFrame client_frame = {
     .publish   = LIST(Plasmon__V1__Publish *, MESSAGE(Publish, publish, .request = 4,
                                                       .name = TEXT("model"), .ref = 17)),
     .n_lookup  = 1,
-    .lookup    = LIST(Plasmon__V1__Lookup *, MESSAGE(Lookup, lookup, .request = 5,
-                                                     .name = TEXT("model"), .new_ref = 307)),
+    .lookup    = LIST(Plasmon__V1__Lookup *,
+                      MESSAGE(Lookup, lookup, .request = 5, .name = TEXT("model"),
+                              .new_ref = 307, .task = 308)),
     .ping      = 99,
     .bye       = 1,
 };
@@ -151,10 +152,11 @@ static const Plasmon__V1__HeadFrame head_frame = {
     .put_ready   = LIST(Plasmon__V1__PutReady *, MESSAGE(PutReady, put_ready, .request = 3,
                                                          .buffer = 0x1000002000003)),
     .n_replies   = 1,
-    .replies = LIST(Plasmon__V1__Reply *, MESSAGE(Reply, reply, .request = 5, .status = -33,
-                                                  .text = TEXT("no such name"))),
-    .pong    = 99,
-    .fatal   = FAILURE,
+    .replies =
+        LIST(Plasmon__V1__Reply *, MESSAGE(Reply, reply, .request = 5, .status = -33,
+                                           .text = TEXT("no such name"), .pending = 1)),
+    .pong  = 99,
+    .fatal = FAILURE,
 };
 
 /* ------------------------------------------------------------------------------------------ workers */

@@ -40,6 +40,7 @@ static const char *const free_fields[] = {
     "LaunchWait.since_ms", "LaunchWait.stream", "LaunchWait.task", "Locate.client",
     "Locate.hold_ref", "Locate.ref", "Locate.request", "Located.request", "Located.status",
     "Location.buffer", "Location.producer_seq", "Lookup.new_ref", "Lookup.request",
+    "Lookup.task",
     "NodeCommand.ask", "NodeCommand.fence", "NodeCommand.fence_incarnation", "NodeFrame.answer", "NodeFrame.beat",
     "NodeHello.memory", "NodeHello.spill_life", "NodeHello.spill_slab",
     "NodeLeave.deadline_ms", "NodeLeft.bytes_left", "NodeLeft.objects_left",

@@ -114,6 +114,7 @@ TEST(a_decoded_sample_has_the_values_that_were_set)
     ASSERT_EQ(frame->tasks[1]->data.len, 8);
     ASSERT_EQ(frame->release[1]->count, 1000);
     ASSERT_STR(frame->lookup[0]->name, "model");
+    ASSERT_EQ(frame->lookup[0]->task, 308);
     ASSERT_EQ(frame->bye, 1);
     wire_arena_finish(&arena);
 }
