@@ -197,6 +197,20 @@ static void on_writable(void *user, struct rpc_stream *stream)
     pl_mutex_unlock(&client->lock);
 }
 
+/* Somebody was there and went before saying more: another head may take its place (a private cluster has but one). */
+static bool may_come_back(const struct plasmon_client *client, plasmon_status_t status)
+{
+    switch (status) {
+    case PLASMON_EAUTH:
+    case PLASMON_EVERSION:
+    case PLASMON_EHEADLOST:
+        return false;
+    default:
+        return client->session.state != SESSION_CONNECTING ||
+               (status == PLASMON_ECLOSED && !client->embedded.active);
+    }
+}
+
 static void on_closed(void *user, struct rpc_stream *stream, plasmon_status_t status,
                       const char *why)
 {
@@ -211,8 +225,7 @@ static void on_closed(void *user, struct rpc_stream *stream, plasmon_status_t st
     }
     if (session->ending) {
         session_die_locked(client, PLASMON_ECLOSED, "the client has ended");
-    } else if (session->state == SESSION_CONNECTING || status == PLASMON_EAUTH ||
-               status == PLASMON_EVERSION || status == PLASMON_EHEADLOST) {
+    } else if (!may_come_back(client, status)) {
         session_die_locked(client, status == PLASMON_OK ? PLASMON_ECONNECT : status, why);
     } else if (session->state != SESSION_DEAD) {
         if (session->broken_at_ns == 0) {
@@ -281,6 +294,13 @@ static plasmon_status_t connect_locked(struct plasmon_client *client, uint32_t t
     return send_hello_locked(client);
 }
 
+/* A connection that broke before the first answer is made anew (session_tick). */
+static bool is_opening(const struct session *session)
+{
+    return session->session == 0 &&
+           (session->state == SESSION_CONNECTING || session->state == SESSION_BROKEN);
+}
+
 plasmon_status_t session_open(struct plasmon_client *client, uint32_t timeout_ms)
 {
     struct session *session = &client->session;
@@ -292,11 +312,14 @@ plasmon_status_t session_open(struct plasmon_client *client, uint32_t timeout_ms
     if (status != PLASMON_OK) {
         (void)error_set(status, "cannot connect to the head: %s", pl_status_text(status));
     }
-    while (status == PLASMON_OK && session->state == SESSION_CONNECTING) {
+    while (status == PLASMON_OK && is_opening(session)) {
         if (!pl_cond_wait_until(&session->changed, &client->lock, deadline_ns) &&
-            session->state == SESSION_CONNECTING) {
-            status = error_set(PLASMON_ETIMEDOUT, "the head did not answer within %u ms",
-                               timeout_ms);
+            is_opening(session)) {
+            bool lost = session->state == SESSION_BROKEN;
+
+            status =
+                error_set(PLASMON_ETIMEDOUT, "the head did not answer within %u ms%s%s",
+                          timeout_ms, lost ? ": " : "", lost ? session->dead_text : "");
         }
     }
     if (status == PLASMON_OK && session->state == SESSION_DEAD) {

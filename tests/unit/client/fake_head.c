@@ -231,6 +231,11 @@ static void take_locked(struct fake_head *head, const Plasmon__V1__ClientFrame *
 {
     int fresh;
 
+    if (frame->hello != NULL && head->seen.hellos < head->config.hellos_lost) {
+        head->seen.hellos++;
+        rpc_stream_close(head->stream, PLASMON_ECLOSED, "the test drops the connection");
+        return;
+    }
     if (frame->hello != NULL) {
         welcome_locked(head, frame->hello);
         return;

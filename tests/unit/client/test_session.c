@@ -264,6 +264,38 @@ TEST(nobody_at_the_address_is_an_error_with_the_address)
     ASSERT_CONTAINS(plasmon_error(NULL), "unix:/nonexistent/plasmon/head");
 }
 
+TEST(a_connection_that_breaks_before_the_first_answer_is_made_anew)
+{
+    struct fake_head_config config = {.end_tasks = true, .hellos_lost = 2};
+    struct fake_head *head         = fake_head_start(&config);
+    struct plasmon_client *client;
+    struct plasmon_ref *ref;
+
+    client = fake_head_client(head);
+    ASSERT_EQ(fake_head_seen(head).hellos, 3);
+    ASSERT_EQ(fake_head_seen(head).resumed, 0);
+    ref = call_fill(client, NULL, NULL);
+    CALL_OK(plasmon_wait(client, &ref, 1, 1, 20000, NULL, NULL));
+    plasmon_finish(client);
+    fake_head_stop(head);
+}
+
+TEST(who_always_goes_before_the_first_answer_is_told_with_the_cause)
+{
+    struct fake_head_config config = {.hellos_lost = 1000000};
+    struct fake_head *head         = fake_head_start(&config);
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client  = NULL;
+
+    options.address            = fake_head_address(head);
+    options.connect_timeout_ms = 300;
+    ASSERT_STATUS(plasmon_init(&options, &client), PLASMON_ETIMEDOUT);
+    ASSERT_NULL(client);
+    ASSERT_CONTAINS(plasmon_error(NULL), "the test drops the connection");
+    ASSERT_CONTAINS(plasmon_error(NULL), options.address);
+    fake_head_stop(head);
+}
+
 TEST(a_wrong_token_is_refused)
 {
     struct fake_head_config config = {.token = "right"};
