@@ -100,10 +100,12 @@ void core_announce(struct head_core *core, const char *node, uint32_t devices)
     ASSERT_OK(head_core_node_up(core, node, node, devices, false, &err));
 }
 
-uint32_t core_join(struct head_core *core, const char *node, uint32_t host_device)
+static uint32_t worker_up(struct head_core *core, const char *node, uint32_t host_device,
+                          uint64_t bytes, bool reachable)
 {
-    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
-    struct pl_err err              = {0};
+    Plasmon__V1__WorkerHello hello         = PLASMON__V1__WORKER_HELLO__INIT;
+    uint8_t secret[WIRE_BULK_SECRET_BYTES] = {1};
+    struct pl_err err                      = {0};
     uint32_t device;
 
     hello.host         = (char *)(uintptr_t)node;
@@ -111,11 +113,27 @@ uint32_t core_join(struct head_core *core, const char *node, uint32_t host_devic
     hello.name         = (char *)(uintptr_t) "test";
     hello.host_device  = host_device;
     hello.kind         = 1;
-    hello.bytes_total  = 1 << 20;
+    hello.bytes_total  = bytes;
     hello.incarnation  = 1;
     hello.peer_capable = true;
+    if (reachable) {
+        hello.bulk_address     = (char *)(uintptr_t) "127.0.0.1:1";
+        hello.bulk_secret.data = secret;
+        hello.bulk_secret.len  = sizeof(secret);
+    }
     ASSERT_OK(head_core_worker_up(core, &hello, &device, &err));
     return device;
+}
+
+uint32_t core_join(struct head_core *core, const char *node, uint32_t host_device)
+{
+    return worker_up(core, node, host_device, 1 << 20, false);
+}
+
+uint32_t core_join_reachable(struct head_core *core, const char *node, uint32_t host_device,
+                             uint64_t bytes)
+{
+    return worker_up(core, node, host_device, bytes, true);
 }
 
 uint64_t core_client(struct head_core *core)

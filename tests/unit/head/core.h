@@ -22,6 +22,9 @@ struct head_core *core_make_timed(struct head_times *times);
 void core_announce(struct head_core *core, const char *node, uint32_t devices);
 /* A worker of 1 MiB, which others can map, says hello; its number in the cluster. */
 uint32_t core_join(struct head_core *core, const char *node, uint32_t host_device);
+/* One that other hosts reach, too, with so many bytes. */
+uint32_t core_join_reachable(struct head_core *core, const char *node, uint32_t host_device,
+                             uint64_t bytes);
 /* A client's session. */
 uint64_t core_client(struct head_core *core);
 /* Task `id` of that client on a device: ref 0 makes an array of f32 with these sides as ref id + 100, another ref is read. */

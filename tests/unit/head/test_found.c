@@ -69,26 +69,6 @@ static const struct head_ops ops = {.client_frame   = take_frame,
                                     .random64       = core_count_up,
                                     .spill          = core_drop_spill};
 
-static void join(const char *host)
-{
-    Plasmon__V1__WorkerHello hello         = PLASMON__V1__WORKER_HELLO__INIT;
-    uint8_t secret[WIRE_BULK_SECRET_BYTES] = {1};
-    struct pl_err err                      = {0};
-    uint32_t device;
-
-    hello.host             = (char *)(uintptr_t)host;
-    hello.node             = (char *)(uintptr_t)host;
-    hello.name             = (char *)(uintptr_t) "test";
-    hello.kind             = 1;
-    hello.bytes_total      = 1 << 20;
-    hello.incarnation      = 1;
-    hello.peer_capable     = true;
-    hello.bulk_address     = (char *)(uintptr_t) "127.0.0.1:1";
-    hello.bulk_secret.data = secret;
-    hello.bulk_secret.len  = sizeof(secret);
-    ASSERT_OK(head_core_worker_up(world.core, &hello, &device, &err));
-}
-
 /* Two hosts with a device each, and two clients. */
 static void begin(uint64_t lineage_bytes)
 {
@@ -99,8 +79,8 @@ static void begin(uint64_t lineage_bytes)
     ASSERT_OK(wire_arena_init(&world.arena, WIRE_ARENA_BYTES_MAX));
     ASSERT_OK(head_core_create(&config, &world.core));
     head_core_tick(world.core, 1);
-    join("a");
-    join("b");
+    (void)core_join_reachable(world.core, "a", 0, 1 << 20);
+    (void)core_join_reachable(world.core, "b", 0, 1 << 20);
     world.maker.session  = core_client(world.core);
     world.seeker.session = core_client(world.core);
     head_core_flush(world.core);
@@ -389,7 +369,8 @@ TEST(what_has_failed_is_told_with_the_answer)
     end();
 }
 
-TEST(what_several_tasks_make_is_made_when_the_last_one_has)
+/* A task makes it, and two more write a half of it each: launches 1, 2 and 3. */
+static void look_up_of_three(void)
 {
     begin(0);
     make();
@@ -397,6 +378,11 @@ TEST(what_several_tasks_make_is_made_when_the_last_one_has)
     run(12, PLASMON__V1__MODE__MODE_INOUT, 2, 2);
     publish(1);
     look_up(500, MADE);
+}
+
+TEST(what_several_tasks_make_is_made_when_the_last_one_has)
+{
+    look_up_of_three();
     done(0, 2);
     expect_waiting();
     done(0, 3);
@@ -406,12 +392,7 @@ TEST(what_several_tasks_make_is_made_when_the_last_one_has)
 
 TEST(of_several_tasks_the_first_that_fails_is_told_and_no_other)
 {
-    begin(0);
-    make();
-    run(11, PLASMON__V1__MODE__MODE_INOUT, 0, 2);
-    run(12, PLASMON__V1__MODE__MODE_INOUT, 2, 2);
-    publish(1);
-    look_up(500, MADE);
+    look_up_of_three();
     done(0, 1);
     fails(3);
     expect_failed(PLASMON_EFUNCTION);

@@ -58,27 +58,12 @@ static struct head_core *core_with_lineage(void)
 /* A device on each of two hosts that reach each other. */
 static void begin(void)
 {
-    static const char *const hosts[]       = {"a", "b"};
-    uint8_t secret[WIRE_BULK_SECRET_BYTES] = {1};
+    static const char *const hosts[] = {"a", "b"};
 
     ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
     core = core_with_lineage();
     for (uint32_t i = 0; i < 2; i++) {
-        Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
-        struct pl_err err              = {0};
-        uint32_t device;
-
-        hello.host = hello.node = (char *)(uintptr_t)hosts[i];
-        hello.name              = (char *)(uintptr_t) "test";
-        hello.kind              = 1;
-        hello.bytes_total       = 1 << 20;
-        hello.incarnation       = 1;
-        hello.peer_capable      = true;
-        hello.bulk_address      = (char *)(uintptr_t) "127.0.0.1:1";
-        hello.bulk_secret.data  = secret;
-        hello.bulk_secret.len   = sizeof(secret);
-        ASSERT_OK(head_core_worker_up(core, &hello, &device, &err));
-        ASSERT_EQ(device, i);
+        ASSERT_EQ(core_join_reachable(core, hosts[i], 0, 1 << 20), i);
     }
     session = core_client(core);
 }

@@ -54,24 +54,7 @@ static const struct head_ops ops = {.client_frame   = take_frame,
 
 static uint32_t join(struct head_core *core, const char *host, uint32_t host_device)
 {
-    Plasmon__V1__WorkerHello hello         = PLASMON__V1__WORKER_HELLO__INIT;
-    uint8_t secret[WIRE_BULK_SECRET_BYTES] = {1};
-    struct pl_err err                      = {0};
-    uint32_t device;
-
-    hello.host             = (char *)(uintptr_t)host;
-    hello.node             = (char *)(uintptr_t)host;
-    hello.name             = (char *)(uintptr_t) "test";
-    hello.kind             = 1;
-    hello.host_device      = host_device;
-    hello.bytes_total      = 1 << 20;
-    hello.incarnation      = 1;
-    hello.peer_capable     = true;
-    hello.bulk_address     = (char *)(uintptr_t) "127.0.0.1:1";
-    hello.bulk_secret.data = secret;
-    hello.bulk_secret.len  = sizeof(secret);
-    ASSERT_OK(head_core_worker_up(core, &hello, &device, &err));
-    return device;
+    return core_join_reachable(core, host, host_device, 1 << 20);
 }
 
 static struct head_core *begin_shadowed(uint64_t lineage_bytes, uint64_t shadow_bytes)

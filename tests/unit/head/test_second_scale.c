@@ -64,23 +64,8 @@ static uint64_t scale(void)
 
 static uint32_t join(const char *host, uint32_t host_device, uint64_t values)
 {
-    Plasmon__V1__WorkerHello hello         = PLASMON__V1__WORKER_HELLO__INIT;
-    uint8_t secret[WIRE_BULK_SECRET_BYTES] = {1};
-    struct pl_err err                      = {0};
-    uint32_t device;
+    uint32_t device = core_join_reachable(core, host, host_device, values * VALUE);
 
-    hello.host             = (char *)(uintptr_t)host;
-    hello.node             = (char *)(uintptr_t)host;
-    hello.name             = (char *)(uintptr_t) "test";
-    hello.kind             = 1;
-    hello.host_device      = host_device;
-    hello.bytes_total      = values * VALUE;
-    hello.incarnation      = 1;
-    hello.peer_capable     = true;
-    hello.bulk_address     = (char *)(uintptr_t) "127.0.0.1:1";
-    hello.bulk_secret.data = secret;
-    hello.bulk_secret.len  = sizeof(secret);
-    ASSERT_OK(head_core_worker_up(core, &hello, &device, &err));
     head_core_flush(core);
     return device;
 }
