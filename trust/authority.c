@@ -178,6 +178,7 @@ static plasmon_status_t authority_open(const char *dir, struct authority *out,
 {
     plasmon_status_t status;
 
+    trust_init();
     *out   = (struct authority){.dir = dir};
     status = read_certificate(dir, "ca", &out->certificate, err);
     if (status == PLASMON_OK) {
@@ -302,6 +303,7 @@ plasmon_status_t trust_authority_create(const char *dir, const char *name,
     X509 *certificate = NULL;
     plasmon_status_t status;
 
+    trust_init();
     if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
         return pl_err_set(err, pl_status_from_errno(errno), "cannot make %s: %s", dir,
                           strerror(errno));

@@ -110,9 +110,14 @@ STACK_OF(X509) * trust_certificates(const char *pem)
 
 X509 *trust_certificate_first(const char *pem)
 {
-    BIO *bio  = BIO_new_mem_buf(pem, -1);
-    X509 *one = bio != NULL ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
+    X509 *one = NULL;
+    BIO *bio;
 
+    trust_init();
+    bio = BIO_new_mem_buf(pem, -1);
+    if (bio != NULL) {
+        one = PEM_read_bio_X509(bio, NULL, NULL, NULL);
+    }
     ERR_clear_error();
     BIO_free(bio);
     return one;

@@ -260,6 +260,7 @@ plasmon_status_t trust_read(const struct trust_files *files, uint32_t roles,
     struct trust_pems *pems;
     plasmon_status_t status;
 
+    trust_init();
     if (files->ca == NULL || files->cert == NULL || files->key == NULL) {
         return pl_err_set(
             err, PLASMON_EINVAL,

@@ -38,7 +38,10 @@ struct trust_files {
 };
 bool trust_files_given(const struct trust_files *files); /* any of them */
 
-/* Before anything else of OpenSSL in this process: threads of gRPC may be in a handshake when it ends, and must find OpenSSL as it was. */
+/*
+ * Before anything else of OpenSSL in this process: threads of gRPC may be in a handshake when it ends, and must find OpenSSL as it was. What reads or makes
+ * certificates here begins with it; rpc_init() does it for who does neither.
+ */
 void trust_init(void);
 
 /* ---- identity.c: what a certificate says */
