@@ -196,14 +196,18 @@ static plasmon_status_t authority_open(const char *dir, struct authority *out,
  * From now, at the latest when the CA ends: nobody takes a certificate of a CA that has expired, so a longer one would only keep from
  * whoever looks at it that its time is over.
  */
-static plasmon_status_t ends_within(const struct authority *authority, int64_t *io_ends_s,
-                                    struct pl_err *err)
+static plasmon_status_t ends_within(const struct authority *authority, time_t now,
+                                    int64_t *io_ends_s, struct pl_err *err)
 {
-    int days, seconds;
+    ASN1_TIME *from = ASN1_TIME_set(NULL, now);
+    int days = 0, seconds = 0;
     int64_t left_s;
+    bool known =
+        from != NULL && ASN1_TIME_diff(&days, &seconds, from,
+                                       X509_get0_notAfter(authority->certificate)) == 1;
 
-    if (ASN1_TIME_diff(&days, &seconds, NULL, X509_get0_notAfter(authority->certificate)) !=
-        1) {
+    ASN1_TIME_free(from);
+    if (!known) {
         return pl_err_set(err, PLASMON_EINVAL, "%s/ca.crt does not say when it expires",
                           authority->dir);
     }
@@ -267,11 +271,10 @@ static bool extension_add(X509 *certificate, X509 *issuer, int nid, const char *
 
 /* All but its extensions and its signature. */
 static X509 *certificate_begin(const char *name, EVP_PKEY *key, const X509_NAME *issuer,
-                               int64_t begins_s, int64_t ends_s)
+                               time_t now, int64_t begins_s, int64_t ends_s)
 {
     X509 *certificate  = X509_new();
     X509_NAME *subject = certificate != NULL ? X509_get_subject_name(certificate) : NULL;
-    time_t now         = time(NULL);
 
     if (certificate == NULL || X509_set_version(certificate, X509_VERSION_3) != 1 ||
         !serial_draw(certificate) ||
@@ -314,7 +317,7 @@ plasmon_status_t trust_authority_create(const char *dir, const char *name,
     }
     key = key_create(algorithm);
     if (key != NULL) {
-        certificate = certificate_begin(name, key, NULL, -BACKDATE_S, ends_s);
+        certificate = certificate_begin(name, key, NULL, time(NULL), -BACKDATE_S, ends_s);
     }
     if (certificate == NULL ||
         !extension_add(certificate, certificate, NID_basic_constraints,
@@ -426,17 +429,18 @@ static plasmon_status_t leaf_create(const struct authority *authority,
     char names[SAN_BYTES_MAX];
     plasmon_status_t status = names_text(request, names, err);
     int64_t ends_s          = request->ends_s;
+    time_t now              = time(NULL);
     X509 *leaf;
 
     if (status == PLASMON_OK) {
-        status = ends_within(authority, &ends_s, err);
+        status = ends_within(authority, now, &ends_s, err);
     }
     if (status != PLASMON_OK) {
         return status;
     }
     leaf =
         certificate_begin(request->name, key, X509_get_subject_name(authority->certificate),
-                          request->begins_s, ends_s);
+                          now, request->begins_s, ends_s);
     if (leaf == NULL ||
         !extension_add(leaf, authority->certificate, NID_basic_constraints,
                        "critical,CA:FALSE") ||
@@ -512,7 +516,7 @@ plasmon_status_t trust_renew(const char *dir, const char *name, int64_t ends_s,
                             name, dir);
     }
     if (status == PLASMON_OK) {
-        status = ends_within(&authority, &ends_s, err);
+        status = ends_within(&authority, now, &ends_s, err);
     }
     if (status == PLASMON_OK &&
         (!serial_draw(leaf) ||

