@@ -199,19 +199,13 @@ static plasmon_status_t authority_open(const char *dir, struct authority *out,
 static plasmon_status_t ends_within(const struct authority *authority, time_t now,
                                     int64_t *io_ends_s, struct pl_err *err)
 {
-    ASN1_TIME *from = ASN1_TIME_set(NULL, now);
-    int days = 0, seconds = 0;
-    int64_t left_s;
-    bool known =
-        from != NULL && ASN1_TIME_diff(&days, &seconds, from,
-                                       X509_get0_notAfter(authority->certificate)) == 1;
+    time_t ends    = trust_time(X509_get0_notAfter(authority->certificate));
+    int64_t left_s = (int64_t)ends - (int64_t)now;
 
-    ASN1_TIME_free(from);
-    if (!known) {
+    if (ends == 0) {
         return pl_err_set(err, PLASMON_EINVAL, "%s/ca.crt does not say when it expires",
                           authority->dir);
     }
-    left_s = (int64_t)days * 24 * 60 * 60 + seconds;
     if (left_s <= 0) {
         return pl_err_set(
             err, PLASMON_EINVAL,

@@ -110,14 +110,9 @@ STACK_OF(X509) * trust_certificates(const char *pem)
 
 X509 *trust_certificate_first(const char *pem)
 {
-    X509 *one = NULL;
-    BIO *bio;
+    BIO *bio  = BIO_new_mem_buf(pem, -1);
+    X509 *one = bio != NULL ? PEM_read_bio_X509(bio, NULL, NULL, NULL) : NULL;
 
-    trust_init();
-    bio = BIO_new_mem_buf(pem, -1);
-    if (bio != NULL) {
-        one = PEM_read_bio_X509(bio, NULL, NULL, NULL);
-    }
     ERR_clear_error();
     BIO_free(bio);
     return one;
@@ -181,8 +176,10 @@ void trust_identity_of(X509 *certificate, struct trust_identity *out)
 plasmon_status_t trust_identity_read(const char *pem, struct trust_identity *out,
                                      struct pl_err *err)
 {
-    X509 *certificate = trust_certificate_first(pem);
+    X509 *certificate;
 
+    trust_init();
+    certificate = trust_certificate_first(pem);
     if (certificate == NULL) {
         return pl_err_set(err, PLASMON_EMALFORMED, "there is no certificate in PEM");
     }
