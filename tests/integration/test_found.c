@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
+#include "tests/harness/ready_calls.h"
 #include "tests/integration/started.h"
 
 #define LONG_US 600000000 /* it is cancelled */
@@ -14,21 +15,8 @@
 static struct plasmon_client *writer, *reader;
 static pid_t store, worker; /* of device 0 */
 
-struct calls {
-    _Atomic int count;
-    _Atomic int status;
-};
-
-static void count_call(void *user, plasmon_status_t status)
-{
-    struct calls *calls = user;
-
-    atomic_store(&calls->status, (int)status);
-    atomic_fetch_add(&calls->count, 1);
-}
-
 /* On the library's thread, which wakes who waits before. */
-static void wait_called(struct calls *calls)
+static void wait_called(struct ready_calls *calls)
 {
     for (unsigned ms = 0; ms < CLUSTER_WAIT_MS && atomic_load(&calls->count) == 0; ms++) {
         (void)poll(NULL, 0, 1); /* nothing else tells of it */
@@ -88,15 +76,15 @@ static void wait_for(struct plasmon_client *client, struct plasmon_ref *ref)
 TEST(what_is_made_later_is_pending_and_then_ready)
 {
     struct plasmon_ref *found;
-    struct calls calls = {0};
-    int ready          = 9;
-    uint32_t count     = 9;
+    struct ready_calls calls = {0};
+    int ready                = 9;
+    uint32_t count           = 9;
 
     begin();
     publish_late();
     found = look_up("late");
     ASSERT_STATUS(plasmon_state(reader, found), PLASMON_INPROGRESS);
-    CLUSTER_OK(plasmon_on_ready(reader, found, count_call, &calls));
+    CLUSTER_OK(plasmon_on_ready(reader, found, ready_call, &calls));
     ASSERT_STATUS(plasmon_wait(reader, &found, 1, 1, 50, &ready, &count),
                   PLASMON_ETIMEDOUT);
     ASSERT_EQ(ready, 0);
@@ -130,14 +118,14 @@ TEST(what_is_there_is_ready_at_once)
 TEST(what_fails_says_so_to_who_found_it)
 {
     struct plasmon_ref *x, *spin, *found;
-    struct calls calls = {0};
+    struct ready_calls calls = {0};
 
     begin();
     x = cluster_fill(writer, COUNT, 1, 0);
     cluster_spin(writer, x, LONG_US, 0, &spin);
     CLUSTER_OK(plasmon_publish(writer, "never", x));
     found = look_up("never");
-    CLUSTER_OK(plasmon_on_ready(reader, found, count_call, &calls));
+    CLUSTER_OK(plasmon_on_ready(reader, found, ready_call, &calls));
     ASSERT_STATUS(plasmon_state(reader, found), PLASMON_INPROGRESS);
     CLUSTER_OK(plasmon_cancel_force(writer, spin));
     wait_for(reader, found);

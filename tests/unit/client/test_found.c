@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/lock.h"
+#include "tests/harness/ready_calls.h"
 #include "tests/unit/client/calls.h"
 #include "tests/unit/client/fake_head.h"
 
@@ -118,29 +119,16 @@ static void wait_for(struct fixture *f, struct plasmon_ref *ref)
     CALL_OK(plasmon_wait(f->client, &ref, 1, 1, WAIT_MS, NULL, NULL));
 }
 
-struct calls {
-    _Atomic int count;
-    _Atomic int status;
-};
-
-static void count_call(void *user, plasmon_status_t status)
-{
-    struct calls *calls = user;
-
-    atomic_store(&calls->status, (int)status);
-    atomic_fetch_add(&calls->count, 1);
-}
-
 TEST(what_is_made_is_ready_at_once)
 {
     struct fixture f;
     struct plasmon_ref *ref;
-    struct calls calls = {0};
+    struct ready_calls calls = {0};
 
     begin(&f);
     ref = look_up(&f, there);
     CALL_OK(plasmon_state(f.client, ref));
-    CALL_OK(plasmon_on_ready(f.client, ref, count_call, &calls));
+    CALL_OK(plasmon_on_ready(f.client, ref, ready_call, &calls));
     ASSERT_EQ(calls.count, 1);
     CALL_OK(plasmon_cancel(f.client, ref)); /* too late is no error */
     fake_head_fail(f.head, task_of(&f), PLASMON_EFUNCTION, why,
@@ -155,10 +143,10 @@ TEST(what_is_not_made_is_pending_until_it_is)
     struct fixture f;
     struct plasmon_ref *ref;
     struct plasmon_shape shape;
-    struct calls calls   = {0};
-    struct pollfd poller = {.events = POLLIN};
-    int ready            = 9;
-    uint32_t count       = 9;
+    struct ready_calls calls = {0};
+    struct pollfd poller     = {.events = POLLIN};
+    int ready                = 9;
+    uint32_t count           = 9;
     float data[100];
 
     begin(&f);
@@ -166,7 +154,7 @@ TEST(what_is_not_made_is_pending_until_it_is)
     CALL_OK(plasmon_shape_of(f.client, ref, &shape));
     ASSERT_EQ(shape.dim[0], 100);
     ASSERT_STATUS(plasmon_state(f.client, ref), PLASMON_INPROGRESS);
-    CALL_OK(plasmon_on_ready(f.client, ref, count_call, &calls));
+    CALL_OK(plasmon_on_ready(f.client, ref, ready_call, &calls));
     CALL_OK(plasmon_ready_fd(f.client, &poller.fd));
     ASSERT_EQ(poll(&poller, 1, 0), 0);
     ASSERT_STATUS(plasmon_wait(f.client, &ref, 1, 1, 20, &ready, &count),
@@ -191,11 +179,11 @@ TEST(what_fails_says_what_failed)
 {
     struct fixture f;
     struct plasmon_ref *ref;
-    struct calls calls = {0};
+    struct ready_calls calls = {0};
 
     begin(&f);
     ref = look_up(&f, late);
-    CALL_OK(plasmon_on_ready(f.client, ref, count_call, &calls));
+    CALL_OK(plasmon_on_ready(f.client, ref, ready_call, &calls));
     fake_head_fail(f.head, task_of(&f), PLASMON_EFUNCTION, why, 0);
     wait_for(&f, ref);
     ASSERT_STATUS(plasmon_state(f.client, ref), PLASMON_EFUNCTION);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tests/harness/ready_calls.h"
 #include "tests/unit/client/calls.h"
 #include "tests/unit/client/fake_head.h"
 
@@ -155,32 +156,19 @@ TEST(a_task_is_a_ref_that_can_be_waited_for)
     end(&f);
 }
 
-struct called {
-    _Atomic int count;
-    _Atomic int status;
-};
-
-static void on_ready(void *user, plasmon_status_t status)
-{
-    struct called *called = user;
-
-    atomic_store(&called->status, (int)status);
-    atomic_fetch_add(&called->count, 1);
-}
-
 TEST(a_callback_is_called_once)
 {
-    struct fixture f      = begin();
-    struct called pending = {0}, ready = {0}, released = {0};
+    struct fixture f           = begin();
+    struct ready_calls pending = {0}, ready = {0}, released = {0};
     uint64_t task, other;
     struct plasmon_ref *x = fill_known(&f, NULL, &task), *y = fill_known(&f, NULL, &other);
 
-    CALL_OK(plasmon_on_ready(f.client, x, on_ready, &pending));
-    CALL_OK(plasmon_on_ready(f.client, y, on_ready, &released));
+    CALL_OK(plasmon_on_ready(f.client, x, ready_call, &pending));
+    CALL_OK(plasmon_on_ready(f.client, y, ready_call, &released));
     ASSERT_EQ(atomic_load(&pending.count), 0);
     fake_head_fail(f.head, task, PLASMON_ECANCELLED, "", task);
     CALL_OK(plasmon_wait(f.client, &x, 1, 1, 10000, NULL, NULL));
-    CALL_OK(plasmon_on_ready(f.client, x, on_ready,
+    CALL_OK(plasmon_on_ready(f.client, x, ready_call,
                              &ready)); /* decided already: in this call */
     ASSERT_EQ(atomic_load(&ready.count), 1);
     ASSERT_EQ(atomic_load(&ready.status), PLASMON_ECANCELLED);
