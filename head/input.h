@@ -5,7 +5,7 @@
  * A record is a type, as many numbers (varints) and as many strings (length, bytes) as the type says; a batch is a checked sequence of
  * records. Frames of clients, workers and stores are in there as they came, so they are versioned by the protocol.
  *
- *   batch: "PJ", version (2), 0, length of the records (u32), CRC-32C of them (u32), records   (all little-endian)
+ *   batch: "PJ", version (BATCH_VERSION in input.c), 0, length of the records (u32), CRC-32C of them (u32), records   (all little-endian)
  *
  * Decoding never reads outside the batch, whatever is in it; it knows nothing of what the records mean.
  */
