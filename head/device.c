@@ -9,8 +9,8 @@
  * A WORKER THAT SAYS HELLO has no session yet, so what it must be told cannot go out although it may be more than one frame takes: whoever
  * serves it makes the session from what head_core_worker_up() says. Full outboxes wait in `early` until the next head_core_flush().
  *
- * NO MEMORY. A worker whose next launch finds no memory says Starved and stays there. Then, in this order: replicas on that device
- * that nothing uses are dropped; frees on their way may do; tasks before it may finish and free something. Only when the
+ * NO MEMORY. A worker whose next launch finds no memory says Starved and stays there. Then, in this order: what nothing uses on that device
+ * and may be dropped is (relief.c); frees on their way may do; tasks before it may finish and free something. Only when the
  * launch is the oldest unfinished one of the whole cluster - nothing is left that could free memory for it - what nobody uses is copied to host
  * memory beside the launches, and goes (relief.c); and when there is nothing more of that, it is told to fail.
  * (The oldest is never waiting for another launch, so there is always one that either runs or fails: nothing hangs. But a SEND by a
@@ -289,46 +289,21 @@ void head_device_forget_output(struct head_device *device)
 
 /* -------------------------------------------------------------------------------------------- starved */
 
-uint64_t head_device_evict(struct head_core *core, struct head_device *device,
-                           uint64_t bytes)
-{
-    struct pl_list *pos, *tmp;
-    uint64_t freed = 0;
-
-    pl_list_for_each_safe(pos, tmp, &device->loose) {
-        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, loose_link);
-        struct pl_box frame        = buffer->frame;
-        struct pl_list *it;
-        uint32_t instances = 0;
-
-        if (freed >= bytes) {
-            break;
-        }
-        pl_list_for_each(it, &buffer->instances) {
-            instances++;
-        }
-        if (buffer->refs > instances || instances == 0 || !head_spill_droppable(buffer)) {
-            continue;
-        }
-        freed += buffer->bytes;
-        head_buffer_forget(core, buffer, &frame, UINT64_MAX); /* may free it */
-    }
-    return freed;
-}
-
 void head_device_starved(struct head_core *core, struct head_device *device, uint64_t seq,
                          uint64_t bytes, uint64_t hole)
 {
-    if (head_device_task(device, seq) == NULL) {
+    const struct head_task *task = head_device_task(device, seq);
+
+    if (task == NULL) {
         return;
     }
     device->starved_seq   = seq;
     device->starved_bytes = bytes;
     device->starved_hole  = hole;
     head_shadow_give_way(core, device, bytes);
-    if (head_device_evict(core, device, bytes) > 0) {
+    if (head_relief_drop(core, task) > 0) {
         pl_debug("head",
-                 "device %u: dropped replicas for launch %llu, which wants %llu bytes",
+                 "device %u: dropped copies for launch %llu, which wants %llu bytes",
                  device->index, (unsigned long long)seq, (unsigned long long)bytes);
     }
 }

@@ -188,9 +188,6 @@ void head_device_arriving(struct head_core *core, struct head_device *device,
 void head_device_forget_output(struct head_device *device);
 void head_device_starved(struct head_core *core, struct head_device *device, uint64_t seq,
                          uint64_t bytes, uint64_t hole);
-/* Drop what nothing uses and may be dropped, the least recently used first, until about so much came free. */
-uint64_t head_device_evict(struct head_core *core, struct head_device *device,
-                           uint64_t bytes);
 void head_device_relieve(struct head_core *core); /* answers starved devices */
 
 /* ---- condemn.c */

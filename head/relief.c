@@ -6,7 +6,8 @@
  * the worker (Relief in plasmon.proto), with a place that it is given at once. One buffer after the other, until the launch has its memory or nothing is left:
  *
  *   what      the buffer of a value that is there, that no unfinished launch uses and nobody looks at: the least recently used one of at least
- *             the bytes that are wanted, for that makes a hole by itself; where there is none, the largest. What may be dropped is dropped
+ *             the bytes that are wanted, for that makes a hole by itself; where there is none, the largest. What may be dropped is dropped, by
+ *             the rule of the plan (head_spill_may_drop), for new values take the room that it leaves
  *             Or one that only its spill uses, which was sent: then that launch has nothing to do any more
  *   where     host memory that is free, or that a file, or a copy that is not needed, leaves to it. It holds its place until the worker answers
  *   then      the values have their instances in the copy, and the buffer goes like one that was spilled, unless somebody has named it meanwhile: then the copy
@@ -26,7 +27,49 @@
 /* Buffers: it may be asked again whenever the input ran dry, while a place is to come. */
 enum { LOOK_MAX = 4096 };
 
-/* ------------------------------------------------------------------------------------------- which */
+/* What its memory is for. */
+static enum head_spill_for purpose_of(const struct head_task *task)
+{
+    return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST ? HEAD_SPILL_FOR_RETURN
+                                                                   : HEAD_SPILL_FOR_NEW;
+}
+
+/* ------------------------------------------------------------------------------------------- what is dropped */
+
+/* Nothing holds it but what is in it: it is free as soon as that goes. */
+static bool is_idle(const struct head_buffer *buffer)
+{
+    const struct pl_list *pos;
+    uint32_t instances = 0;
+
+    pl_list_for_each(pos, &buffer->instances) {
+        instances++;
+    }
+    return instances > 0 && buffer->refs == instances;
+}
+
+uint64_t head_relief_drop(struct head_core *core, const struct head_task *task)
+{
+    struct head_device *device = task->device;
+    struct pl_list *pos, *tmp;
+    uint64_t freed = 0;
+
+    pl_list_for_each_safe(pos, tmp, &device->loose) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, loose_link);
+        struct pl_box frame        = buffer->frame;
+
+        if (freed >= device->starved_bytes) {
+            break;
+        }
+        if (is_idle(buffer) && head_spill_may_drop(core, buffer, purpose_of(task))) {
+            freed += buffer->bytes;
+            head_buffer_forget(core, buffer, &frame, UINT64_MAX); /* may free it */
+        }
+    }
+    return freed;
+}
+
+/* ------------------------------------------------------------------------------------------- which is copied */
 
 static bool has_failed(const struct head_buffer *buffer)
 {
@@ -163,10 +206,7 @@ static struct head_buffer *copy_place(struct head_core *core,
 
 bool head_relief(struct head_core *core, const struct head_task *task)
 {
-    struct head_device *device  = task->device;
-    enum head_spill_for purpose = task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST
-                                      ? HEAD_SPILL_FOR_RETURN
-                                      : HEAD_SPILL_FOR_NEW;
+    struct head_device *device = task->device;
     struct head_buffer *buffer = NULL, *copy = NULL;
     struct head_task *spill = NULL;
     bool comes              = false;
@@ -182,12 +222,12 @@ bool head_relief(struct head_core *core, const struct head_task *task)
         copy = spill->spilled;
         head_buffer_hold(copy);
     } else if (buffer != NULL) {
-        copy = copy_place(core, buffer, purpose, &comes);
+        copy = copy_place(core, buffer, purpose_of(task), &comes);
     }
     if (comes) {
         return true;
     }
-    if (head_device_evict(core, device, device->starved_bytes) == 0 && copy == NULL) {
+    if (head_relief_drop(core, task) == 0 && copy == NULL) {
         return false;
     }
     order_give(core, device, copy != NULL ? buffer : NULL, copy, spill);

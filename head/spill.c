@@ -22,7 +22,7 @@
  *
  * Seeded bugs: spill.drop_early (a buffer goes before its spill is done), spill.stale (a restore does not wait for the spill; task.c).
  */
-#include "head/core_int.h"
+#include "head/spill_int.h"
 
 #include <string.h>
 
@@ -321,21 +321,35 @@ bool head_spill_out(struct head_core *core, struct head_buffer *buffer,
     return true;
 }
 
-/*
- * May it go without a launch? A replica at once. A copy in host memory becomes the only one, for which there must be room as if it went there now; or it
- * goes itself for that room, and then there is none.
- */
-static bool may_be_dropped(struct head_core *core, struct head_buffer *buffer,
-                           enum head_spill_for purpose)
+/* Somebody may still read some of it. */
+static bool holds_values(const struct head_buffer *buffer)
 {
-    struct head_spill_host *spill = head_spill_host_of(core, buffer->device->host);
+    const struct pl_list *pos;
 
-    if (buffer->replica) {
+    pl_list_for_each(pos, &buffer->instances) {
+        if (pl_container_of(pos, const struct head_instance, buffer_link)->tile->failure ==
+            NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool head_spill_may_drop(struct head_core *core, struct head_buffer *buffer,
+                         enum head_spill_for purpose)
+{
+    struct head_spill_host *spill;
+
+    if (!head_spill_droppable(buffer)) {
+        return false;
+    }
+    if (buffer->replica || !holds_values(buffer)) {
         return true;
     }
+    spill = head_spill_host_of(core, buffer->device->host);
     /* Without one, what lies in memory of another host is not for this one to count on. */
-    return spill != NULL && head_spill_droppable(buffer) &&
-           head_spill_reserve(core, spill, 0, purpose) && head_spill_droppable(buffer);
+    return spill != NULL && head_spill_reserve(core, spill, 0, purpose) &&
+           head_spill_droppable(buffer);
 }
 
 /* It goes, if it may; the buffer may be freed. *io_refused: host memory had no room for so much. */
@@ -349,7 +363,7 @@ static bool let_go(struct head_core *core, struct head_buffer *buffer,
     if (!may_go(core, buffer)) {
         return false;
     }
-    if (!may_be_dropped(core, buffer, purpose)) {
+    if (!head_spill_may_drop(core, buffer, purpose)) {
         if (bytes >= *io_refused || !writers_are_its_own(buffer)) {
             return false;
         }
@@ -381,7 +395,7 @@ static void drop_until(struct head_core *core, struct head_device *device,
         core->steps++;
         if (!head_spill_droppable(buffer)) {
             pl_list_remove(&buffer->loose_link);
-        } else if (may_go(core, buffer) && may_be_dropped(core, buffer, purpose)) {
+        } else if (may_go(core, buffer) && head_spill_may_drop(core, buffer, purpose)) {
             head_buffer_forget(core, buffer, &frame, UINT64_MAX); /* may free it */
         }
     }

@@ -8,7 +8,7 @@
  *   spill_places.c  its slab: where in it they lie, and the launches that need them there; spill_holes.c what is free
  *   spill_store.c   what its store is asked to do, and answers
  *   spill_undo.c    taking back a spill that finds no place
- *   relief.c        copying to host memory beside the launches, for one that finds no memory
+ *   relief.c        for a launch that finds no memory: dropping, and copying to host memory beside the launches
  *
  * A spilled buffer is a head_buffer like any other, with instances and uses, on a device that is none: `home` of its host's
  * head_spill_host. So hazards order a spill before the restores that read it, and it goes when nobody needs it, by the rules that
@@ -210,6 +210,10 @@ void head_write_back(struct head_core *core);
 void head_write_back_overwritten(struct head_core *core, struct head_buffer *buffer);
 
 /* ---- relief.c */
+/*
+ * A launch is starved: what nothing uses there and may be dropped goes, until about as much came free as it wants. Returns the bytes of that.
+ */
+uint64_t head_relief_drop(struct head_core *core, const struct head_task *task);
 /*
  * The oldest launch of the cluster is starved: have something that nobody uses leave its device. true: that is to be waited for.
  */

@@ -1,11 +1,19 @@
 /*
- * Between the parts of spilling: spill_host.c (hosts, and which buffers have a copy there), spill_places.c (places in the slab), spill_store.c
- * (what the store is asked), spill_undo.c, write_back.c. Nobody else includes it.
+ * Between the parts of spilling: spill.c (the plan), spill_host.c (hosts, and which buffers have a copy there), spill_places.c (places in the slab), spill_store.c
+ * (what the store is asked), spill_undo.c, write_back.c, relief.c. Nobody else includes it.
  */
 #ifndef HEAD_SPILL_INT_H
 #define HEAD_SPILL_INT_H
 
 #include "head/core_int.h"
+
+/* ---- spill.c */
+/*
+ * May it go without a launch? What is a replica, or has failed, at once. Otherwise a copy in host memory becomes the only one, for which there must be
+ * room as if it went there now (head_spill_reserve); or that copy goes itself for the room, and then it may not.
+ */
+bool head_spill_may_drop(struct head_core *core, struct head_buffer *buffer,
+                         enum head_spill_for purpose);
 
 /* ---- spill_host.c */
 void head_spill_host_create(struct head_core *core, const char *host,

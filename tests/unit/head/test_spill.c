@@ -1163,4 +1163,116 @@ TEST(a_spill_that_was_sent_is_done_before_its_turn)
     end();
 }
 
+/* -------------------------------------------------------------------------- for one that finds no memory, when all is full */
+
+static uint64_t begin_full(void)
+{
+    uint64_t random = test_seed();
+
+    begin_with(&(struct head_spill_config){
+        .memory_bytes = 8 * VALUE, .life = 1, .on_demand = true});
+    return fill(&random, false);
+}
+
+static uint64_t first_away(void)
+{
+    uint64_t id = 101;
+
+    while (buffer_of(id) != NULL) {
+        id++;
+    }
+    return id;
+}
+
+/* Of what came back the copy is there, too. If that goes for a launch that finds no memory, others take its room on the device: .. */
+TEST(what_goes_for_it_leaves_room_for_what_comes_back)
+{
+    uint64_t count = begin_full(), task = 1000;
+
+    for (int round = 0; round < 3; round++) {
+        uint64_t last = 100 + count;
+
+        read_one(task++, first_away());
+        read_one(task++, first_away());
+        call(task++, &last, 1, PLASMON__V1__MODE__MODE_IN);
+        starved(device->seq_last, VALUE);
+        settle();
+        make(count + 1, 1);
+        settle();
+        if (device->bytes_live > ROOM * VALUE) { /* it is told that it finds none */
+            let_go_of(100 + count + 1, 1);
+            settle();
+        } else {
+            count++;
+        }
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        read_one(task++, 101 + i);
+    }
+    assert_all_there(101, count);
+    ASSERT_EQ(core->tasks_failed, 0);
+    end();
+}
+
+/* .. only those that come back may. */
+TEST(and_what_comes_back_may_take_it)
+{
+    static const uint64_t back = 103;
+    uint64_t count             = begin_full();
+
+    read_one(1000, 101);
+    read_one(1001, 102);
+    ASSERT_EQ(spill->home.bytes_live, 8 * VALUE);
+    call(1002, &back, 1, PLASMON__V1__MODE__MODE_IN);
+    ASSERT_TRUE(!copied(101) && copied(102)); /* the copy of 101 made way for another */
+    done();
+    ASSERT_EQ(head_device_task(device, device->seq_oldest)->kind, PUT);
+    starved(device->seq_oldest, VALUE);
+    ASSERT_NULL(buffer_of(102));
+    settle();
+    assert_all_there(101, count);
+    ASSERT_EQ(core->tasks_failed, 0);
+    end();
+}
+
+static void fails(uint64_t seq)
+{
+    Plasmon__V1__WorkerFrame frame     = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__LaunchFailure failure = PLASMON__V1__LAUNCH_FAILURE__INIT;
+    Plasmon__V1__LaunchFailure *list[] = {&failure};
+    struct pl_err err                  = {0};
+
+    failure.seq    = seq;
+    failure.status = PLASMON_EFUNCTION;
+    failure.text   = (char *)(uintptr_t) "no";
+    frame.failed   = list;
+    frame.n_failed = 1;
+    ASSERT_OK(head_core_worker_frame(core, 0, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+/* Which needs no copy anywhere. */
+TEST(what_has_failed_goes_for_it_also_where_nothing_is_spilled)
+{
+    static const uint64_t kept = 101;
+
+    core = core_make();
+    core_announce(core, "a", 1);
+    ASSERT_EQ(core_join(core, "a", 0), 0);
+    device  = head_device_at(core, 0);
+    session = core_client(core);
+    make(1, 1);
+    done();
+    make(2, 1);
+    fails(device->seq_last);
+    ASSERT_EQ(device->bytes_planned, 2 * VALUE);
+    call(20, &kept, 1, PLASMON__V1__MODE__MODE_IN);
+    starved(device->seq_last, VALUE);
+    ASSERT_EQ(device->bytes_planned, VALUE);
+    done();
+    ASSERT_NOT_NULL(buffer_of(kept));
+    end();
+}
+
 TEST_MAIN()
