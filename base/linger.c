@@ -18,6 +18,9 @@
 #define LINGER_MAX_MS  1000ul
 #define PROCESSORS_MIN 8
 #define SLACK_NS       1000ul
+#define LONG_NS        UINT64_C(320000) /* before, pauses are as short as any */
+#define NEAR           32u
+#define NEAR_LOOKS     256u
 
 static const struct pl_pauses pauses      = {.at_once_ns = 20000,
                                              .min_ns     = 5000,
@@ -69,6 +72,44 @@ uint64_t pl_pause_ns(const struct pl_pauses *of, uint64_t waited_ns)
                : pl_min_u64(pl_max_u64(waited_ns / 32, of->min_ns), of->max_ns);
 }
 
+uint64_t pl_recent_pause_ns(const struct pl_recent *recent, const struct pl_pauses *of,
+                            uint64_t waited_ns)
+{
+    uint64_t pause_ns = pl_pause_ns(of, waited_ns);
+
+    for (uint32_t i = 0; i < PL_RECENT_WAITS && waited_ns >= of->at_once_ns; i++) {
+        uint64_t last_ns = recent->last_ns[i], early_ns = last_ns - last_ns / NEAR;
+        uint64_t until_ns = last_ns / NEAR_LOOKS;
+
+        if (last_ns == 0 || waited_ns > last_ns + last_ns / NEAR) {
+            continue;
+        }
+        if (waited_ns < early_ns) {
+            until_ns = early_ns - waited_ns;
+        }
+        pause_ns = pl_min_u64(pause_ns, pl_max_u64(until_ns, of->min_ns));
+    }
+    return pause_ns;
+}
+
+void pl_recent_learn(struct pl_recent *recent, uint64_t waited_ns)
+{
+    if (waited_ns < LONG_NS) {
+        return;
+    }
+    for (uint32_t i = 0; i < PL_RECENT_WAITS; i++) {
+        uint64_t near_ns = recent->last_ns[i] / NEAR;
+
+        if (waited_ns + near_ns >= recent->last_ns[i] &&
+            waited_ns <= recent->last_ns[i] + near_ns) {
+            recent->last_ns[i] = waited_ns; /* the same work, as it seems */
+            return;
+        }
+    }
+    recent->last_ns[recent->last] = waited_ns;
+    recent->last                  = (recent->last + 1) % PL_RECENT_WAITS;
+}
+
 void pl_pauses_exact(void)
 {
     (void)prctl(PR_SET_TIMERSLACK, SLACK_NS); /* refused: pauses are longer */
@@ -79,9 +120,15 @@ uint64_t pl_linger_pause_ns(uint64_t waited_ns, bool many)
     return pl_pause_ns(many ? &pauses_many : &pauses, waited_ns);
 }
 
-void pl_linger_pause(uint64_t waited_ns, bool many)
+uint64_t pl_linger_recent_ns(const struct pl_recent *recent, uint64_t waited_ns, bool many)
 {
-    struct timespec pause = {.tv_nsec = (long)pl_linger_pause_ns(waited_ns, many)};
+    return many ? pl_linger_pause_ns(waited_ns, many)
+                : pl_recent_pause_ns(recent, &pauses, waited_ns);
+}
+
+void pl_linger_pause(const struct pl_recent *recent, uint64_t waited_ns, bool many)
+{
+    struct timespec pause = {.tv_nsec = (long)pl_linger_recent_ns(recent, waited_ns, many)};
 
     if (pause.tv_nsec > 0) {
         (void)nanosleep(&pause, NULL); /* a signal: it looks sooner */

@@ -24,6 +24,18 @@ struct pl_pauses {
     uint64_t max_ns;
 };
 uint64_t pl_pause_ns(const struct pl_pauses *of, uint64_t waited_ns);
+/*
+ * What comes again after as long as lately is looked for at that time: a 32nd of it before and behind, the pause is a 256th of it, which is 16 looks.
+ */
+#define PL_RECENT_WAITS 4
+struct pl_recent {
+    uint64_t last_ns[PL_RECENT_WAITS]; /* lengths of long waits; 0: none yet */
+    uint32_t last;                     /* the one that was kept longest ago */
+};
+uint64_t pl_recent_pause_ns(const struct pl_recent *recent, const struct pl_pauses *of,
+                            uint64_t waited_ns);
+/* A wait is over after so long. */
+void pl_recent_learn(struct pl_recent *recent, uint64_t waited_ns);
 /* This thread's pauses are as short as they are asked to be (the system's default lets them be 50 us longer). */
 void pl_pauses_exact(void);
 
@@ -36,7 +48,9 @@ uint64_t pl_linger_ns(void);
  * under way.
  */
 uint64_t pl_linger_pause_ns(uint64_t waited_ns, bool many);
-void pl_linger_pause(uint64_t waited_ns, bool many);
+/* The same, but shorter at the time of recent waits; with many things under way something comes at any time. */
+uint64_t pl_linger_recent_ns(const struct pl_recent *recent, uint64_t waited_ns, bool many);
+void pl_linger_pause(const struct pl_recent *recent, uint64_t waited_ns, bool many);
 /* For a thread that will: its pauses are exact. */
 void pl_linger_thread(void);
 /*

@@ -269,7 +269,7 @@ static enum rpc_step loop_wait(struct rpc_loop *loop, uint64_t deadline_ns)
 
     while (step == RPC_STEP_TIMEOUT && now_ns - loop->event_ns < linger_ns &&
            now_ns < deadline_ns) {
-        pl_linger_pause(now_ns - loop->event_ns, many_under_way(loop));
+        pl_linger_pause(&loop->waits, now_ns - loop->event_ns, many_under_way(loop));
         step   = loop_step(loop, 0);
         now_ns = pl_now_ns();
     }
@@ -278,6 +278,7 @@ static enum rpc_step loop_wait(struct rpc_loop *loop, uint64_t deadline_ns)
         now_ns = pl_now_ns();
     }
     if (step != RPC_STEP_TIMEOUT) {
+        pl_recent_learn(&loop->waits, now_ns - loop->event_ns);
         loop->event_ns = now_ns;
     }
     return step;

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 
+#include "base/linger.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/vec.h"
@@ -66,9 +67,10 @@ struct rpc_loop {
     bool stopped;
 
     /* Whoever runs the loop. */
-    unsigned events;   /* since idle was last called */
-    uint64_t burst_ns; /* when the first of these came */
-    uint64_t event_ns; /* when the last one came */
+    unsigned events;        /* since idle was last called */
+    uint64_t burst_ns;      /* when the first of these came */
+    uint64_t event_ns;      /* when the last one came */
+    struct pl_recent waits; /* between events */
     uint64_t tick_ns;
     uint64_t tick_due_ns;
     void (*tick)(void *user);

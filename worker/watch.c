@@ -1,7 +1,6 @@
 /*
  * The pause grows as a 32nd of the time without a change, between 10 us and 100 us: so work of milliseconds is noticed a few percent of its
- * own time late, and a GPU that computes for seconds costs ten thousand looks a second, a few hundredths of a core. Where a long wait ended
- * lately, a 32nd of its length before and behind that, the pause is a 256th of it: 16 looks.
+ * own time late, and a GPU that computes for seconds costs ten thousand looks a second, a few hundredths of a core. Shorter pauses where a long wait ended lately: base/linger.h.
  */
 #include "worker/watch.h"
 
@@ -16,9 +15,6 @@
 #define GLANCE_NS     UINT64_C(50000) /* between looks at descriptors while words change */
 #define BELL_NS       INT64_C(2000000) /* then whoever rang has put in what he was about to */
 #define LOOKS_A_CLOCK 64
-#define LONG_NS       UINT64_C(320000) /* before, pauses are as short as any */
-#define NEAR          32u
-#define NEAR_LOOKS    256u
 
 static const struct pl_pauses pauses = {.at_once_ns = 100000,
                                         .min_ns     = 10000,
@@ -43,39 +39,7 @@ void worker_watch_init(struct worker_watch *watch, const struct store_timeline *
 
 uint64_t worker_watch_pause_ns(const struct worker_watch *watch, uint64_t unchanged_ns)
 {
-    uint64_t pause_ns = pl_pause_ns(&pauses, unchanged_ns);
-
-    for (uint32_t i = 0; i < WORKER_WATCH_LAST && unchanged_ns >= pauses.at_once_ns; i++) {
-        uint64_t last_ns = watch->last_ns[i], early_ns = last_ns - last_ns / NEAR;
-        uint64_t until_ns = last_ns / NEAR_LOOKS;
-
-        if (last_ns == 0 || unchanged_ns > last_ns + last_ns / NEAR) {
-            continue;
-        }
-        if (unchanged_ns < early_ns) {
-            until_ns = early_ns - unchanged_ns;
-        }
-        pause_ns = pl_min_u64(pause_ns, pl_max_u64(until_ns, pauses.min_ns));
-    }
-    return pause_ns;
-}
-
-void worker_watch_learn(struct worker_watch *watch, uint64_t unchanged_ns)
-{
-    if (unchanged_ns < LONG_NS) {
-        return;
-    }
-    for (uint32_t i = 0; i < WORKER_WATCH_LAST; i++) {
-        uint64_t near_ns = watch->last_ns[i] / NEAR;
-
-        if (unchanged_ns + near_ns >= watch->last_ns[i] &&
-            unchanged_ns <= watch->last_ns[i] + near_ns) {
-            watch->last_ns[i] = unchanged_ns; /* the same work, as it seems */
-            return;
-        }
-    }
-    watch->last_ns[watch->last] = unchanged_ns;
-    watch->last                 = (watch->last + 1) % WORKER_WATCH_LAST;
+    return pl_recent_pause_ns(&watch->waits, &pauses, unchanged_ns);
 }
 
 static bool words_changed(struct worker_watch *watch)
@@ -128,8 +92,12 @@ static bool rest(struct worker_watch *watch, uint64_t began_ns, int64_t wait_ns)
         if (unused_ns >= linger_ns) {
             return descriptors_ready(watch, left_ns);
         }
-        if (descriptors_ready(watch, (int64_t)pl_linger_pause_ns(unused_ns, false)) ||
-            left_ns == 0) {
+        if (descriptors_ready(
+                watch, (int64_t)pl_linger_recent_ns(&watch->rests, unused_ns, false))) {
+            pl_recent_learn(&watch->rests, pl_now_ns() - watch->changed_ns);
+            return true;
+        }
+        if (left_ns == 0) {
             return true;
         }
     }
@@ -197,7 +165,7 @@ void worker_watch_wait(struct worker_watch *watch, enum worker_watched what, int
 
         if (spin(watch)) {
             now_ns = pl_now_ns();
-            worker_watch_learn(watch, now_ns - watch->changed_ns);
+            pl_recent_learn(&watch->waits, now_ns - watch->changed_ns);
             watch->changed_ns = now_ns;
             descriptors_glance(watch);
             return;

@@ -23,11 +23,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/linger.h"
 #include "store/timeline.h"
 
 #define WORKER_WATCH_FDS  4
 #define WORKER_WATCH_BELL 3 /* of these; an eventfd */
-#define WORKER_WATCH_LAST 4 /* long waits that are kept */
 
 struct worker_watch {
     const struct store_timeline *timeline;
@@ -37,9 +37,9 @@ struct worker_watch {
     uint64_t seen[STORE_STREAM_MAX];
     uint64_t
         changed_ns; /* when a word was last seen to change, or there was something else to do */
-    uint64_t polled_ns; /* when descriptors were last looked at because of that */
-    uint64_t last_ns[WORKER_WATCH_LAST]; /* lengths of long waits; 0: none yet */
-    uint32_t last;                       /* the one that was kept longest ago */
+    uint64_t polled_ns;     /* when descriptors were last looked at because of that */
+    struct pl_recent waits; /* for words, */
+    struct pl_recent rests; /* and for something to do */
 };
 
 void worker_watch_init(struct worker_watch *watch, const struct store_timeline *timeline,
@@ -61,7 +61,5 @@ void worker_watch_wait(struct worker_watch *watch, enum worker_watched what,
 
 /* Pause before the next look, after so long without a change; 0: none. */
 uint64_t worker_watch_pause_ns(const struct worker_watch *watch, uint64_t unchanged_ns);
-/* A change came after so long. */
-void worker_watch_learn(struct worker_watch *watch, uint64_t unchanged_ns);
 
 #endif

@@ -30,6 +30,36 @@ TEST(with_many_things_under_way_there_is_a_pause_before_the_first_look)
     ASSERT_EQ(pl_linger_pause_ns(100000000, true), 50000);
 }
 
+/* How late what comes after so long is seen, when looks take no time. */
+static uint64_t lateness(const struct pl_recent *recent, uint64_t after_ns, bool many)
+{
+    uint64_t at_ns = 20000; /* until then it is looked for without a pause */
+
+    while (at_ns < after_ns) {
+        at_ns += pl_linger_recent_ns(recent, at_ns, many);
+    }
+    return at_ns - after_ns;
+}
+
+TEST(what_takes_as_long_as_lately_is_seen_sooner)
+{
+    struct pl_recent recent = {0};
+    uint64_t late = 0, before = 0;
+
+    for (uint64_t after = 2950000; after < 3050000; after += 1000) {
+        before = pl_max_u64(before, lateness(&recent, after, false));
+    }
+    ASSERT_TRUE(before > 45000);
+    pl_recent_learn(&recent, 3000000);
+    for (uint64_t after = 2950000; after < 3050000; after += 1000) {
+        late = pl_max_u64(late, lateness(&recent, after, false));
+    }
+    ASSERT_TRUE(late <= 3000000 / 256);
+    ASSERT_EQ(pl_linger_recent_ns(&recent, 1000000, false), 31250); /* not yet */
+    ASSERT_EQ(pl_linger_recent_ns(&recent, 3100000, false), 50000); /* not any more */
+    ASSERT_EQ(pl_linger_recent_ns(&recent, 3000000, true), 50000);
+}
+
 TEST(the_environment_says_how_long)
 {
     ASSERT_EQ(setenv("PLASMON_LINGER_MS", "7", 1), 0);

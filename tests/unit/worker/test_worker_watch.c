@@ -232,7 +232,7 @@ TEST(work_that_takes_as_long_as_before_is_seen_sooner)
     uint32_t looks, looks_before;
 
     (void)lateness(&watch, 2800000, &looks_before);
-    worker_watch_learn(&watch, 2800000);
+    pl_recent_learn(&watch.waits, 2800000);
     for (uint64_t change_ns = 2760000; change_ns <= 2860000; change_ns += 7000) {
         ASSERT_TRUE(lateness(&watch, change_ns, &looks) <= 11000);
         ASSERT_TRUE(looks <= looks_before + 18);
@@ -248,14 +248,14 @@ TEST(the_last_long_waits_are_kept_and_no_short_ones)
     uint32_t looks;
 
     for (uint64_t i = 0; i < 1000; i++) { /* turns of four lengths, none twice the same */
-        worker_watch_learn(&watch, (1 + i % 4) * (2000000 + i));
-        worker_watch_learn(&watch, 50000);
+        pl_recent_learn(&watch.waits, (1 + i % 4) * (2000000 + i));
+        pl_recent_learn(&watch.waits, 50000);
     }
     for (uint64_t i = 1; i <= 4; i++) {
         ASSERT_TRUE(lateness(&watch, i * 2001000, &looks) <= 10000 + i * 2001000 / 256);
     }
-    for (uint64_t i = 0; i < WORKER_WATCH_LAST; i++) {
-        worker_watch_learn(&watch, 20000000 + i * 2000000);
+    for (uint64_t i = 0; i < PL_RECENT_WAITS; i++) {
+        pl_recent_learn(&watch.waits, 20000000 + i * 2000000);
     }
     ASSERT_EQ(worker_watch_pause_ns(&watch, 2000000), 62500); /* forgotten */
 }
@@ -268,7 +268,7 @@ TEST(a_wait_that_was_long_is_kept)
     ASSERT_EQ(pthread_create(&thread, NULL, word_grows_later, scene.timeline), 0);
     worker_watch_wait(&scene.watch, WORKER_WATCHED_FEW, -1);
     ASSERT_EQ(pthread_join(thread, NULL), 0);
-    ASSERT_TRUE(scene.watch.last_ns[0] >= 1000000);
+    ASSERT_TRUE(scene.watch.waits.last_ns[0] >= 1000000);
     scene_end(&scene);
 }
 
