@@ -28,6 +28,7 @@ enum fake_call {
     FAKE_CALL_blocked, /* a call that found its stream's queue full */
     FAKE_CALL_early,   /* a kernel of a launched graph that may begin early */
     FAKE_CALL_refused, /* a context on a GPU that another process has for itself */
+    FAKE_CALL_far, /* a copy by another GPU than the first that the process had a context on */
     FAKE_CALLS
 };
 

@@ -25,6 +25,7 @@ static const char *const names[FAKE_CALLS] = {
     "blocked",
     "early",
     "refused",
+    "far",
 };
 
 static struct fake_cuda_calls *calls;
@@ -313,14 +314,28 @@ static bool alone_on(CUdevice device)
     return true;
 }
 
+static char contexts[FAKE_DEVICES_MAX];
+static _Atomic int first_device = -1;
+
+bool fake_device_is_far(int device)
+{
+    return first_device >= 0 && device != first_device;
+}
+
+int fake_device_current(void)
+{
+    return current != NULL ? (int)((const char *)(const void *)current - contexts) : 0;
+}
+
 CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {
-    static char contexts[FAKE_DEVICES_MAX];
-
     COUNT(cuDevicePrimaryCtxRetain);
     if (mode_of(device) == CU_COMPUTEMODE_EXCLUSIVE_PROCESS && !alone_on(device)) {
         COUNT(refused);
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    }
+    if (first_device < 0) {
+        first_device = device;
     }
     *out = (CUcontext)(void *)&contexts[device];
     return CUDA_SUCCESS;

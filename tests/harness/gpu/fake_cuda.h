@@ -3,7 +3,8 @@
  * counted, where there is none. Real heads, stores and workers find it by LD_LIBRARY_PATH.
  *
  * WHAT IS REAL   memory that is exported and mapped, copies, words, waits for them, events, host functions, captured graphs, and the order
- *                of all that within a stream. A stream that waits holds up itself and nobody else.
+ *                of all that within a stream. A stream that waits holds up itself and nobody else. A stream is of the device whose context was current when
+ *                it was made: that one must have access to what it copies, and events of another context are not recorded in it.
  * WHAT IS NOT    kernels: only those that copy boxes (device/cuda/copy_box.cu), chain_link (bench/graphs/chain.cu), chain_mix and store_nowhere (tests/gpu/test_chain_cuda.c) do their work; all others take no time and
  *                do nothing. Of a launch's shape the number of threads in a block is looked at. One of a graph that may begin early and does not wait for what is
  *                before it (its code has no DEVICE_EARLY_MARK) runs before that: the worst that a device may do.
@@ -19,6 +20,7 @@
  *   FAKE_CUDA_KERNEL_NS=5000   a kernel takes so long
  *   FAKE_CUDA_GATE=FILE        while there is such a file, no kernel begins
  *   FAKE_CUDA_LOCK_GATE=FILE   while there is such a file, a process page-locks 128 MiB in one call once, and not again
+ *   FAKE_CUDA_SHUT=FILE        while there is such a file, memory is opened to the first GPU of a process only
  *   FAKE_CUDA_OLD=1            attributes of functions that launches by clusters brought are not known
  */
 #ifndef TESTS_HARNESS_GPU_FAKE_CUDA_H

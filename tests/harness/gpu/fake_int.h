@@ -43,6 +43,7 @@ struct fake_record {
 struct fake_event {
     struct fake_record *last; /* NULL: it was not recorded yet */
     uint64_t capture;         /* the capture in which it was recorded last; 0: none */
+    int device;               /* in whose context it was made */
 };
 
 struct fake_op {
@@ -95,6 +96,7 @@ struct fake_stream {
     uint64_t busy_until_ns; /* a kernel takes time */
     struct fake_graph *capture;
     CUgraphNode last; /* captured */
+    int device; /* in whose context it was made: that copies and runs what is put in */
 };
 
 /* All of it is guarded by one lock, which each call takes. */
@@ -114,6 +116,11 @@ void fake_record_unref(struct fake_record *record); /* NULL: nothing */
 void fake_exec_destroy(struct fake_exec *exec);
 
 /* Without it. */
+int fake_device_current(void); /* whose context the calling thread has */
+bool fake_device_is_far(
+    int device); /* it is not the first that the process had a context on */
+/* May that device read or write what is mapped there? What was never mapped is anybody's. */
+bool fake_memory_open(CUdeviceptr at, uint64_t bytes, int device, bool writes);
 /* A call that names memory of the host begins and ends; it waits for who frees some (fake_nccl.h). */
 /* false: these bytes of the host begin in memory that was registered, and reach over its end. */
 bool fake_memory_may_copy(const void *host, size_t bytes);

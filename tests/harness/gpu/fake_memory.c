@@ -114,11 +114,60 @@ CUresult fake_cuMemRelease(CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
+/* What is mapped, and which devices may use it: bit i is device i. */
+static struct mapped {
+    CUdeviceptr at;
+    uint64_t bytes;
+    uint64_t readers, writers;
+    struct mapped *next;
+} * mapped;
+
+static struct mapped *mapped_find(CUdeviceptr at)
+{
+    struct mapped *one = mapped;
+
+    while (one != NULL && (at < one->at || at - one->at >= one->bytes)) {
+        one = one->next;
+    }
+    return one;
+}
+
+static void mapped_add(CUdeviceptr at, uint64_t bytes)
+{
+    struct mapped *one = calloc(1, sizeof(*one));
+
+    if (one == NULL) {
+        abort();
+    }
+    one->at    = at;
+    one->bytes = bytes;
+    fake_lock();
+    one->next = mapped;
+    mapped    = one;
+    fake_unlock();
+}
+
+static void mapped_drop(CUdeviceptr at)
+{
+    fake_lock();
+    for (struct mapped **link = &mapped; *link != NULL; link = &(*link)->next) {
+        if ((*link)->at == at) {
+            struct mapped *one = *link;
+
+            *link = one->next;
+            free(one);
+            break;
+        }
+    }
+    fake_unlock();
+}
+
 CUresult fake_cuMemMap(CUdeviceptr where, size_t bytes, size_t offset,
                        CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     COUNT(cuMemMap);
     (void)flags;
+    mapped_add(where, bytes);
     return memory_result(mmap(fake_pointer(where), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED,
                               (int)(handle - 1), (off_t)offset));
 }
@@ -126,18 +175,58 @@ CUresult fake_cuMemMap(CUdeviceptr where, size_t bytes, size_t offset,
 CUresult fake_cuMemUnmap(CUdeviceptr where, size_t bytes)
 {
     COUNT(cuMemUnmap);
+    mapped_drop(where);
     return memory_result(mmap(fake_pointer(where), bytes, PROT_NONE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
                               0));
 }
 
+bool fake_memory_open(CUdeviceptr at, uint64_t bytes, int device, bool writes)
+{
+    const CUdeviceptr end    = at + bytes;
+    const struct mapped *one = NULL;
+    bool open                = true;
+
+    fake_lock();
+    while (open && at < end &&
+           (one = mapped_find(at)) != NULL) { /* one map after the other */
+        open = ((writes ? one->writers : one->readers) >> device & 1) != 0;
+        at   = one->at + one->bytes;
+    }
+    fake_unlock();
+    return open;
+}
+
+static int access_file(const char *path)
+{
+    return access(path, F_OK);
+}
+
 CUresult fake_cuMemSetAccess(CUdeviceptr where, size_t bytes, const CUmemAccessDesc *access,
                              size_t access_count)
 {
-    bool writable =
-        access_count > 0 && access[0].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    const char *shut = getenv("FAKE_CUDA_SHUT");
+    bool writable    = false;
+    struct mapped *one;
 
     COUNT(cuMemSetAccess);
+    if (shut != NULL && access_count > 0 && fake_device_is_far(access[0].location.id) &&
+        access_file(shut) == 0) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    fake_lock();
+    one = mapped_find(where);
+    for (size_t i = 0; i < access_count; i++) {
+        uint64_t bit = UINT64_C(1) << access[i].location.id;
+        bool writes  = access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+        writable |= writes;
+        if (one != NULL) {
+            one->readers |= bit;
+            one->writers = writes ? one->writers | bit : one->writers & ~bit;
+        }
+    }
+    fake_unlock();
     return mprotect(fake_pointer(where), bytes,
                     writable ? PROT_READ | PROT_WRITE : PROT_READ) == 0
                ? CUDA_SUCCESS

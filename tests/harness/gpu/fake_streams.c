@@ -14,9 +14,13 @@ static CUresult put(CUstream to, const struct fake_op *op)
     struct fake_stream *stream = fake_stream_of(to);
     CUresult result            = CUDA_SUCCESS;
 
+    bool anywhere = op->kind == FAKE_POLL || op->kind == FAKE_HOST;
+
     fake_lock();
     if (fake_lost()) {
         result = CUDA_ERROR_ILLEGAL_ADDRESS;
+    } else if (!anywhere && stream->device != fake_device_current()) {
+        result = CUDA_ERROR_INVALID_CONTEXT;
     } else if (stream->capture != NULL) {
         fake_ops_push(&stream->capture->ops, op);
         stream->last = fake_node_at(stream->capture->ops.count - 1);
@@ -27,12 +31,34 @@ static CUresult put(CUstream to, const struct fake_op *op)
     return result;
 }
 
+/* From the first byte to the last, on both sides. */
+static bool may_copy(const struct fake_stream *stream, const CUDA_MEMCPY3D *copy)
+{
+    uint64_t rows =
+        (copy->Depth > 1 ? (copy->Depth - 1) * copy->srcHeight : 0) + copy->Height;
+    uint64_t to_rows =
+        (copy->Depth > 1 ? (copy->Depth - 1) * copy->dstHeight : 0) + copy->Height;
+    uint64_t from = (rows - 1) * copy->srcPitch + copy->WidthInBytes;
+    uint64_t to   = (to_rows - 1) * copy->dstPitch + copy->WidthInBytes;
+
+    if (fake_device_is_far(stream->device)) {
+        COUNT(far);
+    }
+    return (copy->srcMemoryType != CU_MEMORYTYPE_DEVICE ||
+            fake_memory_open(copy->srcDevice, from, stream->device, false)) &&
+           (copy->dstMemoryType != CU_MEMORYTYPE_DEVICE ||
+            fake_memory_open(copy->dstDevice, to, stream->device, true));
+}
+
 CUresult fake_put(CUstream to, const struct fake_op *op)
 {
     CUresult result;
 
     if (op->kind != FAKE_COPY) {
         return put(to, op);
+    }
+    if (!may_copy(fake_stream_of(to), &op->copy)) {
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
     }
     fake_memory_enter();
     result = put(to, op);
@@ -194,6 +220,7 @@ CUresult fake_cuStreamCreateWithPriority(CUstream *out, unsigned flags, int prio
     if (stream == NULL) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    stream->device = fake_device_current();
     fake_lock();
     fake_stream_add(stream);
     fake_unlock();
@@ -241,6 +268,9 @@ CUresult fake_cuEventCreate(CUevent *out, unsigned flags)
 
     COUNT(cuEventCreate);
     (void)flags;
+    if (event != NULL) {
+        event->device = fake_device_current();
+    }
     *out = (CUevent)(void *)event;
     return event != NULL ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -261,6 +291,9 @@ CUresult fake_cuEventRecord(CUevent event, CUstream stream)
     struct fake_stream *mine = fake_stream_of(stream);
 
     COUNT(cuEventRecord);
+    if (it->device != mine->device) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
     fake_lock();
     it->capture = mine->capture != NULL ? mine->capture->capture : 0;
     if (it->capture == 0) {
