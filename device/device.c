@@ -346,6 +346,33 @@ plasmon_status_t device_notify(struct device_stream *stream, int eventfd)
     return stream->device->ops->notify(stream, eventfd);
 }
 
+void device_engines_open(struct device *device, uint32_t ordinal)
+{
+    if (device->ops->engines_open != NULL && ordinal != device->info.ordinal) {
+        device->ops->engines_open(device, ordinal);
+    }
+}
+
+enum device_engines device_engines_state(struct device *device, uint32_t ordinal)
+{
+    return device->ops->engines_state != NULL && ordinal != device->info.ordinal
+               ? device->ops->engines_state(device, ordinal)
+               : DEVICE_ENGINES_REFUSED;
+}
+
+plasmon_status_t device_stream_source(struct device_stream *stream, uint32_t ordinal)
+{
+    return stream->device->ops->source != NULL
+               ? stream->device->ops->source(stream, ordinal)
+               : PLASMON_OK;
+}
+
+uint32_t device_stream_engines(const struct device_stream *stream)
+{
+    return stream->device->ops->engines != NULL ? stream->device->ops->engines(stream)
+                                                : stream->device->info.ordinal;
+}
+
 plasmon_status_t device_stream_join(struct device_stream *stream,
                                     struct device_stream *other)
 {

@@ -192,6 +192,27 @@ plasmon_status_t device_copy_box(struct device_stream *stream, const struct pl_b
 plasmon_status_t device_fill8(struct device_stream *stream, struct device_ptr dst,
                               uint8_t value, uint64_t bytes);
 
+/*
+ * The engines of another device (same kind, by ordinal) for copies from it: begin to open them, once, on a thread of its own, and how that stands. It costs a
+ * context there. REFUSED: it cannot be, or cannot be any more; CPU devices have no engines.
+ */
+enum device_engines {
+    DEVICE_ENGINES_CLOSED,
+    DEVICE_ENGINES_OPENING,
+    DEVICE_ENGINES_OPEN,
+    DEVICE_ENGINES_REFUSED,
+};
+void device_engines_open(struct device *device, uint32_t ordinal);
+enum device_engines device_engines_state(struct device *device, uint32_t ordinal);
+/*
+ * What is copied in a stream with DEVICE_STREAM_COPIES from now on is copied by the engines of that device, if they are open, else by its own; in the same order as
+ * before (device/cuda/far.c). Until the next call all copies of device memory in this stream must come from there, if it is another device.
+ */
+plasmon_status_t device_stream_source(struct device_stream *stream, uint32_t ordinal);
+
+/* Ordinal of the device whose engines copy what is put in next. */
+uint32_t device_stream_engines(const struct device_stream *stream);
+
 /* Timelines. `word` is in memory given to device_host_register(). Wait: until *word >= value (as unsigned 64 bits). */
 plasmon_status_t device_signal(struct device_stream *stream, uint64_t *word,
                                uint64_t value);

@@ -62,6 +62,11 @@ struct device_ops {
                               const struct device_word_step *steps,
                               uint32_t count); /* NULL: they go in one by one */
     plasmon_status_t (*notify)(struct device_stream *stream, int eventfd);
+    /* All or, where there are none of other devices, none. */
+    void (*engines_open)(struct device *device, uint32_t ordinal);
+    enum device_engines (*engines_state)(struct device *device, uint32_t ordinal);
+    plasmon_status_t (*source)(struct device_stream *stream, uint32_t ordinal);
+    uint32_t (*engines)(const struct device_stream *stream);
     plasmon_status_t (*join)(struct device_stream *stream, struct device_stream *other);
 
     plasmon_status_t (*event_create)(struct device *device, bool timed,

@@ -276,8 +276,8 @@ plasmon_status_t device_cuda_keep_create(struct device_cuda_stream *stream)
     }
     for (uint32_t i = 0; status == PLASMON_OK && i < CHAINS; i++) {
         if (chain_kind(i) == CHAIN_FULL || cuda->base.info.early_start) {
-            status = chain_make(cuda, stream->stream, chain_at(keep, i), chain_length(i),
-                                chain_kind(i) == CHAIN_EARLY);
+            status = chain_make(cuda, stream->home.stream, chain_at(keep, i),
+                                chain_length(i), chain_kind(i) == CHAIN_EARLY);
         }
     }
     if (status != PLASMON_OK) {
@@ -409,7 +409,7 @@ void device_cuda_stream_flush(struct device_stream *base)
     }
     device_cuda_call_begin_ns = 0;
     if (device_cuda_enter(cuda) == PLASMON_OK) {
-        keep_flush(cuda, stream->stream, stream->keep);
+        keep_flush(cuda, stream->home.stream, stream->keep);
     } else {
         keep_fail(cuda, stream->keep);
     }

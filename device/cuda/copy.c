@@ -13,6 +13,8 @@
  * take turns each word was a whole copy late (H200, 32 MiB: 96 us). So a stream that is made for copies has its large ones run in another one, which holds nothing else, and is
  * behind that by an event, which the engine itself writes: then what follows in the stream needs no engine.
  *
+ * BY WHOM. Where the stream is now: on this device, or on the one that the bytes come from (far.c). Kernels are this device's.
+ *
  * ROW_MIN is a guess: 128 bytes is a warp's smallest full access. bench/ should settle it.
  */
 #include "device/cuda/cuda_int.h"
@@ -138,24 +140,30 @@ static plasmon_status_t engine_1d(struct device_cuda *cuda, CUstream on,
 static plasmon_status_t engine_begin(struct device_cuda_stream *stream, uint64_t bytes,
                                      CUstream *out)
 {
-    bool aside = stream->aside != NULL && bytes >= ASIDE_BYTES;
+    CUstream on, aside;
+    plasmon_status_t status;
 
-    *out = aside ? stream->aside : device_cuda_stream_on(stream);
-    return aside
-               ? device_cuda_go_behind(stream, stream->aside, device_cuda_stream_on(stream))
-               : PLASMON_OK;
+    device_cuda_far_check(stream);
+    aside  = bytes >= ASIDE_BYTES ? stream->at->aside : NULL;
+    status = device_cuda_here(stream, &on);
+
+    *out = aside != NULL ? aside : on;
+    return status == PLASMON_OK && aside != NULL ? device_cuda_go_behind(stream, aside, on)
+                                                 : status;
 }
 
 static plasmon_status_t engine_end(struct device_cuda_stream *stream, CUstream on,
                                    plasmon_status_t status)
 {
-    if (on != stream->aside) {
+    if (on != stream->at->aside) {
         return status;
     }
     /* Also behind a part of it: none of that may run when the stream goes on. */
-    plasmon_status_t behind =
-        device_cuda_go_behind(stream, device_cuda_stream_on(stream), on);
+    plasmon_status_t behind = device_cuda_go_behind(stream, stream->at->stream, on);
 
+    if (behind != PLASMON_OK) { /* its order is lost */
+        device_cuda_lost(device_cuda_of(stream->base.device), device_cuda_last_error());
+    }
     return status == PLASMON_OK ? behind : status;
 }
 

@@ -6,12 +6,13 @@
  *   memory.c   ranges, chunks, registered host memory       module.c   GPU code and launches
  *   stream.c   streams, copies, timelines, events          graph.c    recorded work
  *   comm.c     NCCL                                        items.c    changing recorded work in parts
- *   chain.c    kernels of a stream, as graphs
+ *   chain.c    kernels of a stream, as graphs               far.c      copies by the engines of other devices
  *
  * CONTEXTS. All work is in the device's primary context, so that NCCL, cuBLAS and user libraries see the same one. Each
  * public function begins with device_cuda_enter(), which makes it current in the calling thread if it is not (asking
  * costs a read of the driver's thread-local; a copy of ours would be wrong after a library changed it). It stays current:
- * a process has one device by default, and whoever uses several enters again anyway.
+ * a process has one device by default, and whoever uses several enters again anyway. A stream whose copies another device makes (far.c) has
+ * device_cuda_here() in its place.
  */
 #ifndef DEVICE_CUDA_INT_H
 #define DEVICE_CUDA_INT_H
@@ -23,7 +24,10 @@
 
 #define DEVICE_CUDA_HOST_RANGES_MAX \
     1536 /* timelines, staging memory and lanes of every device of a host; STORE_HOST_BUFFERS_MAX */
-#define DEVICE_CUDA_COPY_WIDTHS 5 /* words of 1, 2, 4, 8 and 16 bytes */
+#define DEVICE_CUDA_COPY_WIDTHS 5   /* words of 1, 2, 4, 8 and 16 bytes */
+#define DEVICE_CUDA_FAR_MAX     64u /* devices of a host */
+#define DEVICE_CUDA_FAR_LANES \
+    2u /* streams that another device makes copies for at once: a worker has two for copies */
 
 struct device_cuda_host_range {
     uintptr_t host;
@@ -33,6 +37,17 @@ struct device_cuda_host_range {
 };
 
 struct device_cuda_blas; /* blas.c */
+struct device_cuda_far;  /* far.c */
+
+/* What a stream has in one context. */
+struct device_cuda_lane {
+    CUcontext context;
+    uint32_t ordinal;            /* of the device that it is on */
+    struct device_cuda_far *far; /* whose it is; NULL: this device's own */
+    CUstream stream;
+    CUstream aside;     /* where its large copies run (copy.c); NULL: in it */
+    CUevent join_event; /* for joins of this stream with others */
+};
 
 struct device_cuda {
     struct device base;
@@ -51,6 +66,7 @@ struct device_cuda {
     void (*launch_failed)(void *user, uint64_t tag); /* may be NULL */
     void *launch_failed_user;
     struct pl_err blas_error;
+    bool far_off; /* no other device's engines are used */
 
     struct pl_mutex
         lock; /* rank PL_RANK_DEVICE; no driver call that may wait is made under it */
@@ -62,6 +78,13 @@ struct device_cuda {
     struct pl_err lost;      /* first sticky error */
     CUdeviceptr comm_memory; /* comm.c's, made when first needed; 0: none */
     struct pl_list failures; /* chain.c's, oldest first */
+    struct device_cuda_far *far[DEVICE_CUDA_FAR_MAX]; /* by ordinal */
+    uint64_t *links;    /* far.c's words, for a stream each; NULL: none yet */
+    uint32_t way_count; /* that are taken */
+
+    /* Held over calls of the driver; rank PL_RANK_CHAINS. Guards `maps`, and that what is in there is open to those that are far and ready. */
+    struct pl_mutex maps_lock;
+    struct pl_vec maps; /* struct device_cuda_map, memory.c */
 
     _Atomic bool failed; /* there are failures */
     struct pl_mutex
@@ -69,12 +92,21 @@ struct device_cuda {
     struct pl_list keeps;
 };
 
+/* A chunk that is mapped here. */
+struct device_cuda_map {
+    CUdeviceptr where;
+    uint64_t bytes;
+    uint32_t owner; /* ordinal of the device that it is on */
+};
+
 struct device_cuda_stream {
     struct device_stream base;
     struct pl_list link;
-    CUstream stream;
-    CUstream aside;     /* where its large copies run (copy.c); NULL: in it. Constant */
-    CUevent join_event; /* for joins of this stream with others */
+    struct device_cuda_lane home; /* constant */
+    struct device_cuda_lane *at;  /* where what comes next goes: home, or far.c's */
+    uint64_t *way;      /* far.c's word of this stream; NULL: it needed none yet */
+    CUdeviceptr way_at; /* where devices find it */
+    uint64_t way_value; /* written there last, or to be */
     struct device_cuda_graph *graph; /* whose branch it is; NULL: of none. Constant */
     CUdeviceptr workspace;           /* cuBLAS's, made when first needed; 0: none */
     struct device_cuda_keep *keep;   /* chain.c; NULL: launches go in at once. Constant */
@@ -177,6 +209,36 @@ plasmon_status_t device_cuda_exec_launch(struct device_stream *stream,
                                          struct device_exec *exec, uint64_t tag);
 void device_cuda_exec_destroy(struct device_exec *exec);
 
+/* far.c */
+plasmon_status_t device_cuda_far_init(struct device_cuda *cuda);
+void device_cuda_far_finish(struct device_cuda *cuda); /* when there are no streams */
+/* Of context `in`, which is current; with an aside or without. cuda: whose loss an error may mean; NULL: nobody's. */
+plasmon_status_t device_cuda_lane_create(struct device_cuda *cuda, CUcontext in,
+                                         uint32_t ordinal, int priority, bool aside,
+                                         struct device_cuda_lane *out);
+void device_cuda_lane_destroy(struct device_cuda *cuda,
+                              const struct device_cuda_lane *lane);
+/* For what any context can do: words, events of its own, engines' copies. Its context is current then, and *out_on the stream there. */
+plasmon_status_t device_cuda_here(struct device_cuda_stream *stream, CUstream *out_on);
+void device_cuda_far_home(struct device_cuda_stream *stream);
+/* Before a copy: home, if the device that it is at may not reach all that is mapped. */
+void device_cuda_far_check(struct device_cuda_stream *stream);
+/* Of one that is away: its word has this value when what it holds is over. */
+plasmon_status_t device_cuda_far_mark(struct device_cuda_stream *stream,
+                                      uint64_t *out_value);
+/* `stream` comes behind what `other` holds, which is in another context. */
+plasmon_status_t device_cuda_far_join(struct device_cuda_stream *stream,
+                                      struct device_cuda_stream *other);
+void device_cuda_far_leave(struct device_cuda_stream *stream); /* it ends */
+void device_cuda_engines_open(struct device *device, uint32_t ordinal);
+enum device_engines device_cuda_engines_state(struct device *device, uint32_t ordinal);
+plasmon_status_t device_cuda_source(struct device_stream *stream, uint32_t ordinal);
+uint32_t device_cuda_engines(const struct device_stream *stream);
+/* The first answer of a stream there that is neither done nor running. Under `lock`. */
+CUresult device_cuda_far_query_locked(struct device_cuda *cuda);
+/* This map is new: whoever is far may reach it. Under maps_lock. */
+void device_cuda_far_open_map(struct device_cuda *cuda, const struct device_cuda_map *map);
+
 /* chain.c */
 plasmon_status_t device_cuda_keep_create(struct device_cuda_stream *stream);
 void device_cuda_keep_destroy(
@@ -188,13 +250,16 @@ plasmon_status_t device_cuda_launch_soon(struct device_stream *stream, void *fun
                                          const struct device_params *params, uint64_t tag);
 bool device_cuda_launch_failure(struct device *device, uint64_t *out_tag,
                                 struct pl_err *out_err);
-/* To put something into it, or to look at it: behind what it keeps. */
+/* To put something into it that this device does, or to look at it: behind what it keeps, and behind what another device copies for it. */
 static inline CUstream device_cuda_stream_on(struct device_cuda_stream *stream)
 {
     if (stream->keep != NULL) {
         device_cuda_stream_flush(&stream->base);
     }
-    return stream->stream;
+    if (stream->at != &stream->home) {
+        device_cuda_far_home(stream);
+    }
+    return stream->home.stream;
 }
 
 /* memory.c */

@@ -330,9 +330,14 @@ static plasmon_status_t cuda_open(uint32_t ordinal, const struct device_config *
         (void)pl_err_set(err, status, "no lock for CUDA device %u", ordinal);
         goto err_finish_lock;
     }
+    status = device_cuda_far_init(cuda);
+    if (status != PLASMON_OK) {
+        (void)pl_err_set(err, status, "no lock for CUDA device %u", ordinal);
+        goto err_finish_keeps_lock;
+    }
     status = open_context(cuda, err);
     if (status != PLASMON_OK) {
-        goto err_finish_keeps_lock;
+        goto err_finish_far;
     }
     opened(config, DEVICE_OPENED_CONTEXT);
     warn_if_lazy();
@@ -348,6 +353,8 @@ static plasmon_status_t cuda_open(uint32_t ordinal, const struct device_config *
 
 err_close_context:
     close_context(cuda);
+err_finish_far:
+    device_cuda_far_finish(cuda);
 err_finish_keeps_lock:
     pl_mutex_finish(&cuda->keeps_lock);
 err_finish_lock:
@@ -373,6 +380,7 @@ static void cuda_close(struct device *device)
     }
     device_cuda_blas_finish(cuda);
     device_cuda_copy_finish(cuda);
+    device_cuda_far_finish(cuda);
     device_cuda_host_finish(cuda);
     close_context(cuda);
     pl_mutex_finish(&cuda->keeps_lock);
@@ -412,9 +420,11 @@ static CUresult query_streams_locked(struct device_cuda *cuda)
             break;
         }
         result = device_cuda_driver.cuStreamQuery(
-            pl_container_of(pos, struct device_cuda_stream, link)->stream);
+            pl_container_of(pos, struct device_cuda_stream, link)->home.stream);
     }
-    return result;
+    return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY
+               ? device_cuda_far_query_locked(cuda)
+               : result;
 }
 
 static plasmon_status_t cuda_health(struct device *device, struct pl_err *err)
@@ -450,7 +460,14 @@ static void *cuda_ptr_host(struct device_ptr ptr)
 
 static void *cuda_native_stream(struct device_stream *stream)
 {
-    return device_cuda_stream_on(device_cuda_stream_of(stream));
+    struct device_cuda *cuda = device_cuda_of(stream->device);
+    CUstream on              = device_cuda_stream_on(device_cuda_stream_of(stream));
+
+    if (device_cuda_enter(cuda) !=
+        PLASMON_OK) { /* what its user calls would go elsewhere */
+        device_cuda_lost(cuda, device_cuda_last_error());
+    }
+    return on;
 }
 
 static plasmon_status_t cuda_host_address(struct device *device, const void *ptr,
@@ -492,6 +509,10 @@ const struct device_ops device_cuda_ops = {
     .stream_destroy     = device_cuda_stream_destroy,
     .stream_flush       = device_cuda_stream_flush,
     .stream_sync        = device_cuda_stream_sync,
+    .engines_open       = device_cuda_engines_open,
+    .engines_state      = device_cuda_engines_state,
+    .source             = device_cuda_source,
+    .engines            = device_cuda_engines,
     .health             = cuda_health,
     .copy               = device_cuda_copy,
     .copy_planned       = device_cuda_copy_planned,

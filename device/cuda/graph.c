@@ -21,7 +21,7 @@
 
 static CUstream branch_stream(const struct device_graph *graph, uint32_t branch)
 {
-    return device_cuda_stream_of(graph->branches[branch])->stream;
+    return device_cuda_stream_of(graph->branches[branch])->home.stream;
 }
 
 /* ------------------------------------------------------------------------------------------------ graphs */
@@ -80,12 +80,13 @@ static plasmon_status_t follow(struct device_cuda *cuda, struct device_stream *s
                                struct device_stream *other)
 {
     struct device_cuda_stream *mine = device_cuda_stream_of(stream);
-    plasmon_status_t status         = DEVICE_CU(
-                cuda, cuEventRecord(mine->join_event, device_cuda_stream_of(other)->stream));
+    plasmon_status_t status =
+        DEVICE_CU(cuda, cuEventRecord(mine->home.join_event,
+                                      device_cuda_stream_of(other)->home.stream));
 
     if (status == PLASMON_OK) {
-        status = DEVICE_CU(
-            cuda, cuStreamWaitEvent(mine->stream, mine->join_event, CU_EVENT_WAIT_DEFAULT));
+        status = DEVICE_CU(cuda, cuStreamWaitEvent(mine->home.stream, mine->home.join_event,
+                                                   CU_EVENT_WAIT_DEFAULT));
     }
     return status;
 }
@@ -100,7 +101,7 @@ void device_cuda_graph_abandon(struct device_graph *graph)
     CUgraph captured         = NULL;
 
     for (uint32_t i = 1; i < graph->branch_count; i++) {
-        CUevent event = device_cuda_stream_of(graph->branches[0])->join_event;
+        CUevent event = device_cuda_stream_of(graph->branches[0])->home.join_event;
 
         (void)device_cuda_driver.cuEventRecord(event, branch_stream(graph, i));
         (void)device_cuda_driver.cuStreamWaitEvent(branch_stream(graph, 0), event,

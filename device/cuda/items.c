@@ -51,7 +51,7 @@ static plasmon_status_t capture_look(struct device_cuda *cuda, struct device_str
     const CUgraphNode *last         = NULL;
     size_t count                    = 0;
     plasmon_status_t status =
-        DEVICE_CU(cuda, capture_info(device_cuda_stream_of(branch)->stream, &capturing,
+        DEVICE_CU(cuda, capture_info(device_cuda_stream_of(branch)->home.stream, &capturing,
                                      NULL, out_graph, &last, &count));
 
     if (status == PLASMON_OK && capturing != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
@@ -150,8 +150,8 @@ static plasmon_status_t launch_record(struct device_cuda_stream *stream,
         shape->early ? behind_early(stream, device_cuda_small(shape), &early) : PLASMON_OK;
 
     if (status == PLASMON_OK) {
-        status =
-            device_cuda_launch_early(cuda, stream->stream, function, shape, params, early);
+        status = device_cuda_launch_early(cuda, stream->home.stream, function, shape,
+                                          params, early);
     }
     graph->early_pattern = graph->early_pattern * 31 + (early ? 2 : 1);
     if (status != PLASMON_OK || (graph->item == UINT32_MAX && !shape->early)) {

@@ -3,9 +3,9 @@
  *
  * A chunk is one cuMemCreate, exported at once as a descriptor; the handle is released again, so the descriptor alone
  * keeps the memory alive (measured: also after the maker was killed). Mapping always imports a descriptor, whoever made
- * the chunk, and drops the handle as soon as the mapping holds the memory. So this process has nothing to keep track of.
+ * the chunk, and drops the handle as soon as the mapping holds the memory.
  *
- * What is mapped is accessible to THIS device, read-only if asked for; where the memory lies is in the handle. That also
+ * What is mapped is accessible to THIS device, read-only if asked for, and to those whose engines copy for it (far.c); where the memory lies is in the handle. That also
  * works for a device that CUDA_VISIBLE_DEVICES hides, so an ordinal that is not visible here is not taken for an error
  * before the driver said so.
  *
@@ -101,6 +101,34 @@ static plasmon_status_t handle_map(struct device_cuda *cuda,
     return status;
 }
 
+static plasmon_status_t map_add_locked(struct device_cuda *cuda,
+                                       const struct device_cuda_map *map)
+{
+    struct device_cuda_map *kept = pl_vec_push(&cuda->maps);
+
+    pl_mutex_assert_held(&cuda->maps_lock);
+    if (kept == NULL) {
+        (void)DEVICE_CU(cuda, cuMemUnmap(map->where, map->bytes)); /* logged */
+        return PLASMON_ENOMEM;
+    }
+    *kept = *map;
+    device_cuda_far_open_map(cuda, map);
+    return PLASMON_OK;
+}
+
+static void map_forget_locked(struct device_cuda *cuda, CUdeviceptr where)
+{
+    pl_mutex_assert_held(&cuda->maps_lock);
+    for (size_t i = 0; i < cuda->maps.count; i++) {
+        const struct device_cuda_map *map = pl_vec_at(&cuda->maps, i);
+
+        if (map->where == where) {
+            pl_vec_remove_unordered(&cuda->maps, i);
+            return;
+        }
+    }
+}
+
 plasmon_status_t device_cuda_chunk_map(struct device *device, int fd, uint64_t bytes,
                                        uint32_t owner_ordinal, bool writable,
                                        struct device_ptr where)
@@ -124,7 +152,14 @@ plasmon_status_t device_cuda_chunk_map(struct device *device, int fd, uint64_t b
     if (status != PLASMON_OK) {
         return status;
     }
+    pl_mutex_lock(&cuda->maps_lock);
     status = handle_map(cuda, handle, bytes, writable, where.addr);
+    if (status == PLASMON_OK) {
+        status = map_add_locked(cuda, &(struct device_cuda_map){.where = where.addr,
+                                                                .bytes = bytes,
+                                                                .owner = owner_ordinal});
+    }
+    pl_mutex_unlock(&cuda->maps_lock);
     (void)DEVICE_CU(cuda, cuMemRelease(handle)); /* logged; the mapping holds the memory */
     return status;
 }
@@ -133,10 +168,13 @@ void device_cuda_chunk_unmap(struct device *device, struct device_ptr where, uin
 {
     struct device_cuda *cuda = device_cuda_of(device);
 
+    pl_mutex_lock(&cuda->maps_lock);
+    map_forget_locked(cuda, where.addr);
     if (device_cuda_enter(cuda) == PLASMON_OK) {
         (void)DEVICE_CU(cuda,
                         cuMemUnmap(where.addr, bytes)); /* logged; nothing else to do */
     }
+    pl_mutex_unlock(&cuda->maps_lock);
 }
 
 bool device_cuda_can_peer(struct device *device, uint32_t peer_ordinal)

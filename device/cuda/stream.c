@@ -5,7 +5,7 @@
  *
  * JOIN takes an event of the waiting stream, records it in the other one, and waits for it. A wait refers to the record
  * at the time of the call, so the same event serves the next join at once; and as calls on one stream do not overlap,
- * nobody else uses it in between.
+ * nobody else uses it in between. Of two that are in different contexts at the moment: far.c.
  *
  * WAIT compares modulo 2^64, as a signed difference: *word may be at most 2^63 - 1 ahead or behind. Timelines count
  * launches, so they never come near.
@@ -24,6 +24,10 @@ struct cuda_event {
     struct device_event base;
     CUevent event;
     bool recorded; /* calls on one event do not overlap */
+    /* The last record was in a stream that was away (far.c): this word says when it is reached, and not the event. NULL: not so. */
+    const uint64_t *way;
+    CUdeviceptr way_at;
+    uint64_t way_value;
 };
 
 static struct cuda_event *event_of(struct device_event *event)
@@ -55,26 +59,17 @@ plasmon_status_t device_cuda_stream_create(struct device *device, unsigned flags
     stream->base.device = device;
     pl_list_init(&stream->link);
 
-    status = device_cuda_enter(cuda);
-    if (status != PLASMON_OK) {
-        goto err_free;
-    }
-    status = DEVICE_CU(cuda, cuStreamCreateWithPriority(&stream->stream,
-                                                        CU_STREAM_NON_BLOCKING, priority));
-    if (status != PLASMON_OK) {
-        goto err_free;
-    }
-    status = DEVICE_CU(cuda, cuEventCreate(&stream->join_event, CU_EVENT_DISABLE_TIMING));
-    if (status != PLASMON_OK) {
-        goto err_destroy_stream;
-    }
+    stream->at = &stream->home;
 
-    if ((flags & DEVICE_STREAM_COPIES) != 0) {
-        status = DEVICE_CU(cuda, cuStreamCreateWithPriority(
-                                     &stream->aside, CU_STREAM_NON_BLOCKING, priority));
-        if (status != PLASMON_OK) {
-            goto err_destroy_event;
-        }
+    status = device_cuda_enter(cuda);
+    if (status == PLASMON_OK) {
+        status =
+            device_cuda_lane_create(cuda, cuda->context, device->info.ordinal, priority,
+                                    (flags & DEVICE_STREAM_COPIES) != 0, &stream->home);
+    }
+    if (status != PLASMON_OK) {
+        pl_free(stream);
+        return status;
     }
 
     if ((flags & DEVICE_STREAM_KEEPS) != 0 &&
@@ -87,14 +82,6 @@ plasmon_status_t device_cuda_stream_create(struct device *device, unsigned flags
     pl_mutex_unlock(&cuda->lock);
     *out_stream = &stream->base;
     return PLASMON_OK;
-
-err_destroy_event:
-    (void)DEVICE_CU(cuda, cuEventDestroy(stream->join_event)); /* the first error counts */
-err_destroy_stream:
-    (void)DEVICE_CU(cuda, cuStreamDestroy(stream->stream));
-err_free:
-    pl_free(stream);
-    return status;
 }
 
 void device_cuda_stream_destroy(struct device_stream *base)
@@ -107,14 +94,11 @@ void device_cuda_stream_destroy(struct device_stream *base)
     pl_mutex_unlock(&cuda->lock);
 
     /* Whatever fails is logged, and the rest is still tried. */
+    (void)device_cuda_stream_sync(base, NULL);
+    device_cuda_far_leave(stream);
     if (device_cuda_enter(cuda) == PLASMON_OK) {
-        (void)DEVICE_CU(cuda, cuStreamSynchronize(device_cuda_stream_on(stream)));
         device_cuda_keep_destroy(stream);
-        if (stream->aside != NULL) {
-            (void)DEVICE_CU(cuda, cuStreamDestroy(stream->aside));
-        }
-        (void)DEVICE_CU(cuda, cuEventDestroy(stream->join_event));
-        (void)DEVICE_CU(cuda, cuStreamDestroy(stream->stream));
+        device_cuda_lane_destroy(cuda, &stream->home);
         if (stream->workspace != 0) {
             (void)DEVICE_CU(cuda, cuMemFree(stream->workspace));
         }
@@ -126,10 +110,11 @@ plasmon_status_t device_cuda_stream_sync(struct device_stream *base, struct pl_e
 {
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
     struct device_cuda *cuda          = cuda_of(stream);
-    plasmon_status_t status           = device_cuda_enter(cuda);
+    CUstream on;
+    plasmon_status_t status = device_cuda_here(stream, &on);
 
     if (status == PLASMON_OK) {
-        status = DEVICE_CU(cuda, cuStreamSynchronize(device_cuda_stream_on(stream)));
+        status = DEVICE_CU(cuda, cuStreamSynchronize(on));
     }
     return status == PLASMON_OK ? PLASMON_OK
                                 : pl_err_set(err, status, "%s", device_cuda_last_error());
@@ -181,20 +166,21 @@ plasmon_status_t device_cuda_signal(struct device_stream *base, uint64_t *word,
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
     struct device_cuda *cuda          = cuda_of(stream);
     CUdeviceptr address;
+    CUstream on;
     plasmon_status_t status = device_cuda_host_address(cuda, word, sizeof(*word), &address);
 
     if (base->records) {
         return PLASMON_ENOTSUP; /* a captured value is a constant */
     }
     if (status == PLASMON_OK) {
-        status = device_cuda_enter(cuda);
+        status = device_cuda_here(stream, &on);
     }
     if (status != PLASMON_OK) {
         return status;
     }
     /* The default write has a system-wide fence before it: what the stream did is visible first. */
-    return DEVICE_CU(cuda, cuStreamWriteValue64(device_cuda_stream_on(stream), address,
-                                                value, CU_STREAM_WRITE_VALUE_DEFAULT));
+    return DEVICE_CU(
+        cuda, cuStreamWriteValue64(on, address, value, CU_STREAM_WRITE_VALUE_DEFAULT));
 }
 
 plasmon_status_t device_cuda_wait(struct device_stream *base, uint64_t *word,
@@ -203,19 +189,20 @@ plasmon_status_t device_cuda_wait(struct device_stream *base, uint64_t *word,
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
     struct device_cuda *cuda          = cuda_of(stream);
     CUdeviceptr address;
+    CUstream on;
     plasmon_status_t status = device_cuda_host_address(cuda, word, sizeof(*word), &address);
 
     if (base->records) {
         return PLASMON_ENOTSUP; /* a captured value is a constant */
     }
     if (status == PLASMON_OK) {
-        status = device_cuda_enter(cuda);
+        status = device_cuda_here(stream, &on);
     }
     if (status != PLASMON_OK) {
         return status;
     }
-    return DEVICE_CU(cuda, cuStreamWaitValue64(device_cuda_stream_on(stream), address,
-                                               value, CU_STREAM_WAIT_VALUE_GEQ));
+    return DEVICE_CU(cuda,
+                     cuStreamWaitValue64(on, address, value, CU_STREAM_WAIT_VALUE_GEQ));
 }
 
 static CUstreamBatchMemOpParams step_of(const struct device_word_step *step,
@@ -242,7 +229,9 @@ plasmon_status_t device_cuda_words(struct device_stream *base,
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
     struct device_cuda *cuda          = cuda_of(stream);
     CUstreamBatchMemOpParams params[DEVICE_WORDS_MAX];
-    plasmon_status_t status = base->records ? PLASMON_ENOTSUP : device_cuda_enter(cuda);
+    CUstream on;
+    plasmon_status_t status =
+        base->records ? PLASMON_ENOTSUP : device_cuda_here(stream, &on);
 
     for (uint32_t i = 0; i < count && status == PLASMON_OK; i++) {
         CUdeviceptr address = 0;
@@ -251,10 +240,8 @@ plasmon_status_t device_cuda_words(struct device_stream *base,
             device_cuda_host_address(cuda, steps[i].word, sizeof(*steps[i].word), &address);
         params[i] = step_of(&steps[i], address);
     }
-    return status == PLASMON_OK
-               ? DEVICE_CU(cuda, cuStreamBatchMemOp(device_cuda_stream_on(stream), count,
-                                                    params, 0))
-               : status;
+    return status == PLASMON_OK ? DEVICE_CU(cuda, cuStreamBatchMemOp(on, count, params, 0))
+                                : status;
 }
 
 /* On a thread of the driver, which must not call CUDA. */
@@ -293,25 +280,32 @@ plasmon_status_t device_cuda_go_behind(struct device_cuda_stream *stream, CUstre
                                        CUstream other)
 {
     struct device_cuda *cuda = cuda_of(stream);
-    plasmon_status_t status  = DEVICE_CU(cuda, cuEventRecord(stream->join_event, other));
+    CUevent event            = stream->at->join_event;
+    plasmon_status_t status  = DEVICE_CU(cuda, cuEventRecord(event, other));
 
-    return status == PLASMON_OK ? DEVICE_CU(cuda, cuStreamWaitEvent(on, stream->join_event,
-                                                                    CU_EVENT_WAIT_DEFAULT))
-                                : status;
+    return status == PLASMON_OK
+               ? DEVICE_CU(cuda, cuStreamWaitEvent(on, event, CU_EVENT_WAIT_DEFAULT))
+               : status;
 }
 
 plasmon_status_t device_cuda_join(struct device_stream *base, struct device_stream *other)
 {
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
-    plasmon_status_t status           = device_cuda_enter(cuda_of(stream));
+    struct device_cuda_stream *there  = device_cuda_stream_of(other);
+    CUstream on, behind;
+    plasmon_status_t status;
 
     if (base->records) {
         return PLASMON_ENOTSUP; /* marks are for that */
     }
-    return status == PLASMON_OK
-               ? device_cuda_go_behind(stream, device_cuda_stream_on(stream),
-                                       device_cuda_stream_on(device_cuda_stream_of(other)))
-               : status;
+    status = device_cuda_here(there, &behind);
+    if (status == PLASMON_OK) {
+        status = device_cuda_here(stream, &on);
+    }
+    if (status == PLASMON_OK && stream->at->context != there->at->context) {
+        return device_cuda_far_join(stream, there);
+    }
+    return status == PLASMON_OK ? device_cuda_go_behind(stream, on, behind) : status;
 }
 
 /* ------------------------------------------------------------------------------------------------ events */
@@ -354,22 +348,30 @@ void device_cuda_event_destroy(struct device_event *base)
 }
 
 plasmon_status_t device_cuda_event_record(struct device_event *base,
-                                          struct device_stream *stream)
+                                          struct device_stream *of)
 {
-    struct cuda_event *event = event_of(base);
-    struct device_cuda *cuda = device_cuda_of(base->device);
-    plasmon_status_t status  = device_cuda_enter(cuda);
+    struct cuda_event *event          = event_of(base);
+    struct device_cuda_stream *stream = device_cuda_stream_of(of);
+    struct device_cuda *cuda          = cuda_of(stream);
+    bool away                         = !base->timed && stream->at != &stream->home;
+    plasmon_status_t status           = PLASMON_ENOTSUP;
 
-    if (stream->records) {
-        return PLASMON_ENOTSUP;
+    if (of->records) {
+        return status;
     }
-    if (status == PLASMON_OK) {
-        status = DEVICE_CU(
-            cuda, cuEventRecord(event->event,
-                                device_cuda_stream_on(device_cuda_stream_of(stream))));
+    if (away) {
+        status = device_cuda_far_mark(stream, &event->way_value);
+    } else {
+        CUstream on = device_cuda_stream_on(stream);
+
+        status = device_cuda_enter(cuda);
+        status = status == PLASMON_OK ? DEVICE_CU(cuda, cuEventRecord(event->event, on))
+                                      : status;
     }
     if (status == PLASMON_OK) {
         event->recorded = true;
+        event->way      = away ? stream->way : NULL;
+        event->way_at   = stream->way_at;
     }
     return status;
 }
@@ -378,8 +380,8 @@ plasmon_status_t device_cuda_event_behind(struct device_stream *base,
                                           struct device_event *event)
 {
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
-    struct device_cuda *cuda          = cuda_of(stream);
-    plasmon_status_t status           = device_cuda_enter(cuda);
+    CUstream on;
+    plasmon_status_t status;
 
     if (base->records) {
         return PLASMON_ENOTSUP;
@@ -387,22 +389,31 @@ plasmon_status_t device_cuda_event_behind(struct device_stream *base,
     if (!event_of(event)->recorded) {
         return PLASMON_EINVAL;
     }
-    return status != PLASMON_OK
-               ? status
-               : DEVICE_CU(cuda, cuStreamWaitEvent(device_cuda_stream_on(stream),
-                                                   event_of(event)->event,
-                                                   CU_EVENT_WAIT_DEFAULT));
+    status = device_cuda_here(stream, &on);
+    if (status != PLASMON_OK) {
+        return status;
+    }
+    return event_of(event)->way != NULL
+               ? DEVICE_CU(cuda_of(stream), cuStreamWaitValue64(on, event_of(event)->way_at,
+                                                                event_of(event)->way_value,
+                                                                CU_STREAM_WAIT_VALUE_GEQ))
+               : DEVICE_CU(cuda_of(stream), cuStreamWaitEvent(on, event_of(event)->event,
+                                                              CU_EVENT_WAIT_DEFAULT));
 }
 
 bool device_cuda_event_done(struct device_event *base)
 {
-    struct device_cuda *cuda = device_cuda_of(base->device);
+    struct device_cuda *cuda       = device_cuda_of(base->device);
+    const struct cuda_event *event = event_of(base);
     CUresult result;
 
+    if (event->way != NULL) { /* acquire: what comes before it is seen, too */
+        return __atomic_load_n(event->way, __ATOMIC_ACQUIRE) >= event->way_value;
+    }
     if (device_cuda_enter(cuda) != PLASMON_OK) {
         return false;
     }
-    result = device_cuda_driver.cuEventQuery(event_of(base)->event);
+    result = device_cuda_driver.cuEventQuery(event->event);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
         (void)device_cuda_fail(cuda, result, "cuEventQuery"); /* it has not come */
     }

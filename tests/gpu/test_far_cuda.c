@@ -1,0 +1,464 @@
+/*
+ * Streams whose copies the device makes that the bytes come from (device/cuda/far.c): that they are one stream wherever they are, that the other device reaches what it
+ * must, and who copies when that one cannot be had. On GPUs, two or more, and with the driver that has none (tests/harness/gpu).
+ */
+#include "tests/unit/device/contract.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+const enum device_kind contract_kind = DEVICE_CUDA;
+
+#define BLOCK \
+    (UINT64_C(2) << 20) /* an engine's, and beside its stream (device/cuda/copy.c) */
+#define BLOCKS      4u
+#define CHUNK       (BLOCK * BLOCKS)
+#define WAIT_NS     (UINT64_C(20) * 1000 * 1000 * 1000)
+#define FAR_STREAMS 2u
+#define STREAMS     3u /* the last one is for nothing but work of this device */
+#define STEPS       60u
+#define ROUNDS      12u
+
+/* Device 0, which reads, and memory of devices 1 and 2 (if there is one) that is mapped there. */
+struct far {
+    struct contract c;
+    uint32_t others;
+    struct device *other[2];
+    struct device_ptr theirs[2]; /* for device 0 */
+    struct device_ptr own;
+    struct device_stream *streams[STREAMS];
+    uint8_t *bytes; /* CHUNK of the host, registered */
+};
+
+static struct device_ptr map_chunk(struct device *reader, struct device *owner,
+                                   bool writable)
+{
+    struct device_ptr at;
+    int fd;
+
+    ASSERT_OK(device_chunk_create(owner, CHUNK, &fd));
+    ASSERT_OK(device_range_reserve(reader, CHUNK, &at));
+    ASSERT_OK(
+        device_chunk_map(reader, fd, CHUNK, device_get_info(owner)->ordinal, writable, at));
+    ASSERT_EQ(close(fd), 0);
+    return at;
+}
+
+/* A chunk of that device whose block i is 100 times its number and i, written through a mapping of its own; a descriptor, owned. */
+static int theirs_make(struct device *owner)
+{
+    struct device_stream *stream;
+    struct device_ptr at;
+    int fd;
+
+    ASSERT_OK(device_chunk_create(owner, CHUNK, &fd));
+    ASSERT_OK(device_range_reserve(owner, CHUNK, &at));
+    ASSERT_OK(
+        device_chunk_map(owner, fd, CHUNK, device_get_info(owner)->ordinal, true, at));
+    ASSERT_OK(device_stream_create(owner, 0, &stream));
+    for (uint64_t i = 0; i < BLOCKS; i++) {
+        ASSERT_OK(device_fill8(stream, device_ptr_add(at, i * BLOCK),
+                               (uint8_t)(100 * device_get_info(owner)->ordinal + i),
+                               BLOCK));
+    }
+    ASSERT_OK(device_stream_sync(stream, NULL));
+    device_stream_destroy(stream);
+    device_chunk_unmap(owner, at, CHUNK);
+    device_range_release(owner, at, CHUNK);
+    return fd;
+}
+
+/* Takes fd. */
+static struct device_ptr theirs_map(struct device *owner, struct device *reader, int fd)
+{
+    struct device_ptr at;
+
+    ASSERT_OK(device_range_reserve(reader, CHUNK, &at));
+    ASSERT_OK(
+        device_chunk_map(reader, fd, CHUNK, device_get_info(owner)->ordinal, false, at));
+    ASSERT_EQ(close(fd), 0);
+    return at;
+}
+
+static void far_begin(struct far *far)
+{
+    struct pl_err err = {.status = PLASMON_OK};
+
+    memset(far, 0, sizeof(*far));
+    if (device_count(DEVICE_CUDA, &err) < 2) {
+        test_skip("fewer than two GPUs");
+    }
+    contract_open(&far->c);
+    far->others = device_count(DEVICE_CUDA, &err) > 2 ? 2 : 1;
+    for (uint32_t i = 0; i < far->others; i++) {
+        const struct device_config config = {.cublas_later = true};
+
+        if (!device_can_peer(far->c.device, i + 1)) {
+            test_skip("the GPUs do not reach each other");
+        }
+        ASSERT_OK(device_open(DEVICE_CUDA, i + 1, &config, &far->other[i], &err));
+        far->theirs[i] =
+            theirs_map(far->other[i], far->c.device, theirs_make(far->other[i]));
+    }
+    far->own = map_chunk(far->c.device, far->c.device, true);
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        ASSERT_OK(device_stream_create(
+            far->c.device, i < FAR_STREAMS ? DEVICE_STREAM_COPIES : 0, &far->streams[i]));
+    }
+    ASSERT_EQ(posix_memalign((void **)&far->bytes, 4096, CHUNK), 0);
+    ASSERT_OK(device_host_register(far->c.device, far->bytes, CHUNK));
+}
+
+static void unmap(struct far *far, struct device_ptr at)
+{
+    device_chunk_unmap(far->c.device, at, CHUNK);
+    device_range_release(far->c.device, at, CHUNK);
+}
+
+static void far_end(struct far *far)
+{
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        device_stream_destroy(far->streams[i]);
+    }
+    device_host_unregister(far->c.device, far->bytes);
+    free(far->bytes);
+    unmap(far, far->own);
+    for (uint32_t i = 0; i < far->others; i++) {
+        unmap(far, far->theirs[i]);
+        device_close(far->other[i]);
+    }
+    contract_close(&far->c);
+}
+
+/* Until copies from that device are made by it. */
+static void far_await(struct device *device, struct device_stream *stream, uint32_t ordinal)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    uint64_t until_ns         = pl_now_ns() + WAIT_NS;
+
+    device_engines_open(device, ordinal);
+    while (device_engines_state(device, ordinal) == DEVICE_ENGINES_OPENING) {
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        (void)nanosleep(&nap, NULL);
+    }
+    ASSERT_EQ(device_engines_state(device, ordinal), DEVICE_ENGINES_OPEN);
+    ASSERT_OK(device_stream_source(stream, ordinal));
+    ASSERT_EQ(device_stream_engines(stream), ordinal);
+}
+
+static void far_await_all(struct far *far)
+{
+    for (uint32_t i = 0; i < far->others; i++) {
+        far_await(far->c.device, far->streams[0], i + 1);
+    }
+}
+
+static void own_read(struct far *far)
+{
+    ASSERT_OK(device_copy(far->c.other, DEVICE_COPY_DEVICE_TO_HOST,
+                          (uint64_t)(uintptr_t)far->bytes, far->own.addr, CHUNK));
+    ASSERT_OK(device_stream_sync(far->c.other, NULL));
+}
+
+/* All of block i is that. */
+static void own_expect(struct far *far, const uint8_t *expected)
+{
+    own_read(far);
+    for (uint64_t i = 0; i < BLOCKS; i++) {
+        const uint8_t *block = far->bytes + i * BLOCK;
+
+        ASSERT_EQ(block[0], expected[i]);
+        ASSERT_EQ(memcmp(block, block + 1, BLOCK - 1), 0); /* so all are */
+    }
+}
+
+static void copy_in(struct device_stream *stream, struct far *far, uint64_t to,
+                    struct device_ptr from, uint64_t block)
+{
+    ASSERT_OK(device_copy(stream, DEVICE_COPY_DEVICE_TO_DEVICE,
+                          device_ptr_add(far->own, to * BLOCK).addr,
+                          device_ptr_add(from, block * BLOCK).addr, BLOCK));
+}
+
+TEST(the_device_that_much_came_from_copies_the_rest_and_it_is_the_same)
+{
+    struct far far;
+    uint8_t expected[BLOCKS];
+
+    far_begin(&far);
+    ASSERT_OK(device_stream_source(far.streams[0], 1));
+    ASSERT_EQ(device_stream_engines(far.streams[0]), 0); /* not open */
+    ASSERT_EQ(device_engines_state(far.c.device, 1), DEVICE_ENGINES_CLOSED);
+    for (int away = 0; away < 2; away++) {
+        for (uint64_t i = 0; i < BLOCKS; i++) {
+            expected[i] = (uint8_t)(100 + (i + (uint64_t)away) % BLOCKS);
+            copy_in(far.streams[0], &far, i, far.theirs[0], (i + (uint64_t)away) % BLOCKS);
+        }
+        ASSERT_OK(device_stream_sync(far.streams[0], NULL));
+        own_expect(&far, expected);
+        far_await(far.c.device, far.streams[0], 1);
+    }
+    ASSERT_OK(device_stream_source(far.streams[0], 0));
+    ASSERT_EQ(device_stream_engines(far.streams[0]), 0);
+    far_end(&far);
+}
+
+/* One step of a program, after which block `to` holds *io_value. */
+static void step(struct far *far, struct device_stream *stream, uint32_t what, uint64_t to,
+                 uint64_t block, uint8_t *values)
+{
+    if (what < 2 * far->others &&
+        stream != far->streams[STREAMS - 1]) { /* from another one, twice as often */
+        ASSERT_OK(device_stream_source(stream, what / 2 + 1));
+        ASSERT_EQ(device_stream_engines(stream), what / 2 + 1);
+        copy_in(stream, far, to, far->theirs[what / 2], block);
+        values[to] = (uint8_t)(100 * (what / 2 + 1) + block);
+    } else if (what == 4) { /* within the device; a block onto itself is none */
+        ASSERT_OK(device_stream_source(stream, 0));
+        copy_in(stream, far, to, far->own, (to + 1) % BLOCKS);
+        values[to] = values[(to + 1) % BLOCKS];
+    } else {
+        values[to] = (uint8_t)(block + 1);
+        ASSERT_OK(
+            device_fill8(stream, device_ptr_add(far->own, to * BLOCK), values[to], BLOCK));
+    }
+}
+
+/*
+ * A program whose steps are in one order, since each stream that takes over joins the one before, or waits for a mark in it. A gate holds it up until all is put in, so that no step is
+ * over before the next one comes.
+ */
+TEST(streams_keep_their_order_wherever_they_are)
+{
+    struct far far;
+    struct device_event *event;
+    uint64_t state = 4711, gate = 0;
+
+    far_begin(&far);
+    far_await_all(&far);
+    ASSERT_OK(device_event_create(far.c.device, false, &event));
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        struct device_stream *last = far.streams[round % STREAMS];
+        uint8_t values[BLOCKS]     = {0};
+        uint8_t draws[4 * STEPS];
+
+        contract_fill_random(draws, sizeof(draws), &state);
+        ASSERT_OK(device_wait(last, &far.c.words[0], ++gate));
+        ASSERT_OK(device_fill8(last, far.own, 0, CHUNK));
+        for (uint32_t i = 0; i < STEPS; i++) {
+            struct device_stream *stream = far.streams[draws[4 * i] / 2 % STREAMS];
+
+            if (draws[4 * i] % 2 == 0) {
+                ASSERT_OK(device_stream_join(stream, last));
+            } else {
+                ASSERT_OK(device_event_record(event, last));
+                ASSERT_OK(device_stream_behind(stream, event));
+            }
+            step(&far, stream, draws[4 * i + 1] % 6, draws[4 * i + 2] % BLOCKS,
+                 draws[4 * i + 3] % BLOCKS, values);
+            ASSERT_OK(device_signal(stream, &far.c.words[1], gate * 1000 + i));
+            last = stream;
+        }
+        ASSERT_TRUE(contract_word_load(&far.c.words[1]) < gate * 1000);
+        contract_gate_open(&far.c.words[0], gate);
+        ASSERT_OK(device_stream_sync(last, NULL));
+        ASSERT_EQ(contract_word_load(&far.c.words[1]), gate * 1000 + STEPS - 1);
+        own_expect(&far, values);
+    }
+    device_event_destroy(event);
+    far_end(&far);
+}
+
+/* Events, marks for others, stay this device's. */
+TEST(events_of_a_stream_that_is_away_are_behind_its_copies)
+{
+    struct far far;
+    struct device_event *event;
+    uint64_t gate = 0;
+
+    far_begin(&far);
+    far_await_all(&far);
+    ASSERT_OK(device_event_create(far.c.device, false, &event));
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        const uint8_t expected[BLOCKS] = {100, 7, 7, 100};
+
+        ASSERT_OK(device_fill8(far.streams[2], far.own, 7, CHUNK));
+        ASSERT_OK(device_event_record(event, far.streams[2]));
+        ASSERT_OK(device_stream_source(far.streams[0], 1));
+        ASSERT_OK(device_stream_behind(far.streams[0], event));
+        ASSERT_OK(device_wait(far.streams[0], &far.c.words[0], ++gate));
+        copy_in(far.streams[0], &far, 0, far.theirs[0], 0);
+        ASSERT_OK(device_event_record(event, far.streams[0]));
+        ASSERT_OK(device_stream_behind(far.streams[2], event));
+        ASSERT_OK(device_copy(far.streams[2], DEVICE_COPY_DEVICE_TO_DEVICE,
+                              device_ptr_add(far.own, 3 * BLOCK).addr, far.own.addr,
+                              BLOCK));
+        ASSERT_TRUE(!device_event_done(event));
+        contract_gate_open(&far.c.words[0], gate);
+        ASSERT_OK(device_stream_sync(far.streams[2], NULL));
+        ASSERT_TRUE(device_event_done(event));
+        own_expect(&far, expected);
+    }
+    device_event_destroy(event);
+    far_end(&far);
+}
+
+TEST(what_is_mapped_later_is_reached_too_and_a_stream_that_ends_leaves_its_place)
+{
+    const uint8_t first[BLOCKS] = {100, 101, 102, 103};
+    struct far far;
+    struct device_ptr before;
+
+    far_begin(&far);
+    far_await_all(&far);
+    before = far.own;
+    for (uint32_t i = 0; i < 3 * FAR_STREAMS; i++) {
+        struct device_ptr theirs =
+            theirs_map(far.other[0], far.c.device, theirs_make(far.other[0]));
+
+        far.own = map_chunk(far.c.device, far.c.device, true);
+        ASSERT_OK(device_stream_source(far.streams[0], 1));
+        ASSERT_EQ(device_stream_engines(far.streams[0]), 1);
+        ASSERT_OK(device_copy(far.streams[0], DEVICE_COPY_DEVICE_TO_DEVICE, far.own.addr,
+                              theirs.addr, CHUNK));
+        ASSERT_OK(device_stream_sync(far.streams[0], NULL));
+        own_expect(&far, first);
+        device_stream_destroy(far.streams[0]);
+        ASSERT_OK(
+            device_stream_create(far.c.device, DEVICE_STREAM_COPIES, &far.streams[0]));
+        unmap(&far, far.own);
+        unmap(&far, theirs);
+    }
+    far.own = before;
+    far_end(&far);
+}
+
+TEST(a_place_less_than_streams_and_the_last_one_copies_by_itself)
+{
+    const uint8_t first[BLOCKS] = {100, 101, 102, 103};
+    struct device_stream *third;
+    struct far far;
+
+    far_begin(&far);
+    far_await_all(&far);
+    ASSERT_OK(device_stream_create(far.c.device, DEVICE_STREAM_COPIES, &third));
+    far_await(far.c.device, far.streams[1], 1);
+    ASSERT_OK(device_stream_source(far.streams[0], 1));
+    ASSERT_EQ(device_stream_engines(far.streams[0]), 1);
+    ASSERT_OK(device_stream_source(third, 1));
+    ASSERT_EQ(device_stream_engines(third), 0);
+    ASSERT_OK(device_copy(third, DEVICE_COPY_DEVICE_TO_DEVICE, far.own.addr,
+                          far.theirs[0].addr, CHUNK));
+    ASSERT_OK(device_stream_sync(third, NULL));
+    own_expect(&far, first);
+    device_stream_destroy(third);
+    far_end(&far);
+}
+
+/* On the driver without a GPU, where that can be had. */
+static void fake_only(void)
+{
+    if (getenv("FAKE_CUDA_DEVICES") == NULL) {
+        test_skip("a real driver");
+    }
+}
+
+TEST(memory_that_the_other_device_may_not_reach_is_copied_by_this_one)
+{
+    const uint8_t first[BLOCKS] = {100, 101, 102, 103};
+    struct far far;
+    struct device_ptr theirs;
+    char path[] = "/tmp/shut-XXXXXX";
+    int fd, made;
+
+    fake_only();
+    test_expect_log();
+    fd = mkstemp(path);
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_EQ(close(fd), 0);
+    ASSERT_EQ(unlink(path), 0);
+    ASSERT_EQ(setenv("FAKE_CUDA_SHUT", path, 1), 0);
+    far_begin(&far);
+    far_await_all(&far);
+    made = theirs_make(far.other[0]);
+    ASSERT_OK(device_stream_source(far.streams[0], 1));
+    ASSERT_EQ(device_stream_engines(far.streams[0]), 1);
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_EQ(close(fd), 0);
+    theirs =
+        theirs_map(far.other[0], far.c.device, made); /* now, when it was told already */
+    ASSERT_OK(device_copy(far.streams[0], DEVICE_COPY_DEVICE_TO_DEVICE, far.own.addr,
+                          theirs.addr, CHUNK));
+    ASSERT_OK(device_stream_sync(far.streams[0], NULL));
+    ASSERT_EQ(device_stream_engines(far.streams[0]), 0);
+    own_expect(&far, first);
+    ASSERT_EQ(unlink(path), 0);
+    ASSERT_OK(device_stream_source(far.streams[0], 1));
+    ASSERT_EQ(device_stream_engines(far.streams[0]), 0); /* for good */
+    unmap(&far, theirs);
+    far_end(&far);
+}
+
+static void stays_home(void)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    struct far far;
+    uint64_t until_ns = pl_now_ns() + WAIT_NS;
+
+    far_begin(&far);
+    device_engines_open(far.c.device, 1);
+    while (device_engines_state(far.c.device, 1) == DEVICE_ENGINES_OPENING) {
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        (void)nanosleep(&nap, NULL);
+    }
+    ASSERT_EQ(device_engines_state(far.c.device, 1), DEVICE_ENGINES_REFUSED);
+    ASSERT_OK(device_stream_source(far.streams[0], 1));
+    ASSERT_EQ(device_stream_engines(far.streams[0]), 0);
+    far_end(&far);
+}
+
+TEST(who_is_told_so_copies_by_itself)
+{
+    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "0", 1), 0);
+    stays_home();
+}
+
+/* Its worker has it alone, also while that is dead and its next one not yet there. */
+TEST(a_device_that_is_for_one_process_is_not_entered)
+{
+    char folder[] = "/tmp/modes-XXXXXX", command[64];
+
+    fake_only();
+    ASSERT_NOT_NULL(mkdtemp(folder));
+    ASSERT_EQ(setenv("FAKE_CUDA_FOLDER", folder, 1), 0);
+    ASSERT_EQ(setenv("FAKE_CUDA_MODES", "030", 1), 0);
+    stays_home();
+    (void)snprintf(command, sizeof(command), "rm -r %s", folder);
+    ASSERT_EQ(system(command), 0);
+}
+
+TEST(streams_for_other_work_and_devices_that_are_none_make_no_difference)
+{
+    struct far far;
+
+    far_begin(&far);
+    far_await_all(&far);
+    ASSERT_OK(device_stream_source(far.streams[2], 1));
+    ASSERT_EQ(device_stream_engines(far.streams[2]), 0);
+    device_engines_open(far.c.device, 63);
+    ASSERT_EQ(device_engines_state(far.c.device, 63), DEVICE_ENGINES_REFUSED);
+    ASSERT_OK(device_stream_source(far.streams[0], 63));
+    ASSERT_EQ(device_stream_engines(far.streams[0]), 0);
+    ASSERT_OK(device_stream_source(far.streams[0], UINT32_MAX));
+    ASSERT_EQ(device_stream_engines(far.streams[0]), 0);
+    far_end(&far);
+}
+
+TEST_MAIN()
