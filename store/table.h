@@ -36,7 +36,7 @@
 
 #include "base/box.h"
 
-#define STORE_TABLE_MAGIC 0x706c736d74623031ull
+#define STORE_TABLE_MAGIC 0x706c736d74623032ull
 #ifndef STORE_TABLE_SLOTS /* the model checker has a table of two */
 #define STORE_TABLE_SLOTS (1u << 18)
 #define STORE_PIN_MAX     1021u /* pins a reader holds at a time */
@@ -82,6 +82,14 @@ struct store_chunk {
     uint32_t id; /* names the descriptor at the store */
 };
 
+/* worker/sources.h */
+enum store_engines {
+    STORE_ENGINES_IDLE,
+    STORE_ENGINES_OPENS,
+    STORE_ENGINES_OPENED,
+    STORE_ENGINES_REFUSES,
+};
+
 struct store_table {
     uint64_t magic;
     uint32_t host_device;
@@ -96,6 +104,9 @@ struct store_table {
     uint64_t epoch;  /* of the head whose number that is; release by the worker */
     uint64_t
         node_session; /* of its host with that head, which brought it; release, after epoch */
+    uint32_t
+        engines; /* enum store_engines: whose engines make its large copies; by the worker */
+    uint32_t unused[15];
     struct store_chunk chunks[STORE_CHUNK_MAX];
     struct store_entry entries[STORE_TABLE_SLOTS];
 };

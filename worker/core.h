@@ -192,6 +192,12 @@ struct worker_ops {
     plasmon_status_t (*mark)(void *user, uint32_t stream, uint32_t slot);
     plasmon_status_t (*join_mark)(void *user, uint32_t stream, uint32_t other,
                                   uint32_t slot);
+    /*
+     * What is copied in this stream, which is one of copies, from now on comes from that device of the host (own: not from one of the others), so many
+     * bytes next. NULL: it makes no difference.
+     */
+    plasmon_status_t (*source)(void *user, uint32_t stream, uint32_t host_device,
+                               uint64_t bytes);
     /* Enqueue: copy `box` from a buffer of host_device (own: local copy; other: peer copy) into a local buffer. Counts the route. */
     plasmon_status_t (*copy)(void *user, uint32_t stream, const struct pl_box *box,
                              uint32_t element_bytes, uint64_t dst_offset,

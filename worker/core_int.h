@@ -121,8 +121,9 @@ struct worker_launch {
     bool signals;      /* what enqueued it wrote the word as well */
     bool forced;       /* its client ends it by force */
     bool stream_chosen;
-    bool heavy;             /* takes the whole device for long, behind others (streams.c) */
-    bool behind_mark;       /* it waits for one (marks.c) */
+    bool by_sources;  /* the devices that its pieces come from may copy them (streams.c) */
+    bool heavy;       /* takes the whole device for long, behind others (streams.c) */
+    bool behind_mark; /* it waits for one (marks.c) */
     bool scratch_shared;    /* the stream's: another launch may take it over (reuse.c) */
     uint32_t time_limit_ms; /* 0: none */
     void *span;             /* what records it; NULL: nothing */
@@ -587,6 +588,11 @@ bool worker_front_quiet(
     struct worker_core *core); /* it is; if not, the front waits for that */
 uint32_t worker_stream_choose(struct worker_core *core,
                               struct worker_launch *launch); /* once; then the same */
+/* Whose engines copy a piece of it (NULL: there is none): before the waits of the launch for the first one, and before each, so many bytes. */
+plasmon_status_t worker_stream_source(struct worker_core *core,
+                                      const struct worker_launch *launch,
+                                      const struct worker_piece *piece, uint64_t bytes,
+                                      uint32_t stream);
 /* Enqueue waits and joins for everything in `after`. True: nothing was needed. */
 bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
                          uint32_t stream);

@@ -119,9 +119,14 @@ static plasmon_status_t piece_enqueue(struct worker_core *core,
                                       struct pl_err *err)
 {
     const struct worker_operand *to = &launch->operands[piece->operand];
+    uint64_t piece_bytes =
+        (uint64_t)pl_box_elements(&piece->box) * pl_dtype_bytes(to->arg.dtype);
     struct worker_source from;
     plasmon_status_t status = worker_piece_source(core, piece, to->arg.dtype, &from, err);
 
+    if (status == PLASMON_OK && launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY) {
+        status = worker_stream_source(core, launch, piece, piece_bytes, stream);
+    }
     if (status != PLASMON_OK) {
         return status;
     }
@@ -129,9 +134,8 @@ static plasmon_status_t piece_enqueue(struct worker_core *core,
                                     pl_dtype_bytes(to->arg.dtype), to->offset, &to->frame,
                                     from.host_device, from.offset, &piece->src_frame);
     if (status == PLASMON_OK && from.host_device != core->config.host_device) {
-        worker_traffic_count(
-            core, launch, wire_buffer_device(piece->src), WORKER_ROUTE_PEER,
-            (uint64_t)pl_box_elements(&piece->box) * pl_dtype_bytes(to->arg.dtype));
+        worker_traffic_count(core, launch, wire_buffer_device(piece->src),
+                             WORKER_ROUTE_PEER, piece_bytes);
     }
     return status;
 }
@@ -156,7 +160,9 @@ static plasmon_status_t pieces_enqueue(struct worker_core *core,
 #define PIECE_CALLS_MAX   64u /* device/cuda/copy.c: more are one kernel */
 #define INLINE_OPERATIONS 2u
 #define PAIR_OPERATIONS   6u /* a receive's; of a send it is two */
-#define SPAN_OPERATIONS   2u
+#define SOURCE_OPERATIONS \
+    2u /* a stream that goes elsewhere does so by a word (device/cuda/far.c) */
+#define SPAN_OPERATIONS 2u
 
 static uint64_t half_operations(const struct worker_launch *launch)
 {
@@ -207,7 +213,9 @@ uint64_t worker_launch_operations(struct worker_core *core,
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH:
         return pieces_operations(launch) + worker_graph_operations(core, launch->graph);
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
-        return pieces_operations(launch) + (launch->team != 0 ? PAIR_OPERATIONS : 0);
+        return pieces_operations(launch) +
+               (launch->by_sources ? SOURCE_OPERATIONS * launch->piece_count : 0) +
+               (launch->team != 0 ? PAIR_OPERATIONS : 0);
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT:
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_READ:
         return INLINE_OPERATIONS;
@@ -465,6 +473,23 @@ static bool signal_due(const struct worker_core *core, const struct worker_strea
             stream->unsignalled_bytes >= core->config.signal_bytes);
 }
 
+/* Its waits come where its first bytes do. */
+static void go_first(struct worker_core *core, struct worker_launch *launch,
+                     uint32_t stream)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    if (launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY &&
+        launch->failure == PLASMON_OK) {
+        status = worker_stream_source(
+            core, launch, launch->piece_count > 0 ? &launch->pieces[0] : NULL, 0, stream);
+    }
+    if (status != PLASMON_OK) {
+        worker_launch_fail(launch, status, "stream %u could not go on where the bytes are",
+                           stream);
+    }
+}
+
 void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launch)
 {
     uint32_t stream            = worker_stream_choose(core, launch);
@@ -501,6 +526,7 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
         }
         worker_stream_before_work(core, launch, stream, work_of(core, launch));
     }
+    go_first(core, launch, stream);
     clear = worker_stream_order(core, launch, stream);
     worker_before_say(core, launch, stream);
     if (pl_bug("worker.signal_before_kernel")) {

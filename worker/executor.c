@@ -69,6 +69,17 @@ static plasmon_status_t op_join(void *user, uint32_t stream, uint32_t other)
         executor, device_stream_join(executor->streams[stream], executor->streams[other]));
 }
 
+static plasmon_status_t op_source(void *user, uint32_t stream, uint32_t host_device,
+                                  uint64_t bytes)
+{
+    struct worker_executor *executor = user;
+
+    return worker_executor_must(
+        executor, device_stream_source(
+                      executor->streams[stream],
+                      worker_sources_engines(&executor->sources, host_device, bytes)));
+}
+
 static plasmon_status_t op_mark(void *user, uint32_t stream, uint32_t slot)
 {
     struct worker_executor *executor = user;
@@ -293,6 +304,7 @@ const struct worker_ops worker_executor_ops = {
     .join             = op_join,
     .mark             = op_mark,
     .join_mark        = op_join_mark,
+    .source           = op_source,
     .copy             = worker_op_copy,
     .stage_send       = worker_op_stage_send,
     .stage_recv       = worker_op_stage_recv,
@@ -446,6 +458,7 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
     executor->check       = (struct worker_check){
               .device = device, .kernels = &executor->kernels, .core = &executor->core};
     worker_bulk_init(&executor->bulk);
+    worker_sources_init(&executor->sources, device, shared);
 
     executor->notify_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     executor->bell_fd   = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -18,6 +18,7 @@
 #include "worker/memory.h"
 #include "worker/pair_device.h"
 #include "worker/shared.h"
+#include "worker/sources.h"
 #include "worker/trace.h"
 
 /* Where reports go: the connection to the head. */
@@ -60,6 +61,7 @@ struct worker_executor {
     struct worker_lanes lanes;
     struct worker_host_buffers host_buffers;
     struct worker_bulk bulk;
+    struct worker_sources sources;
     struct device_stream *alone;  /* WORKER_STREAM_ALONE, in worker_core_alone() */
     struct transfer_pairs *pairs; /* NULL: this device takes part in none */
     struct worker_functions functions;

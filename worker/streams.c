@@ -272,50 +272,82 @@ static uint32_t send_stream(struct worker_core *core, const struct worker_launch
  * A device's copies from one other device go on at its full rate, while the copies of all devices pair them. Two streams of large copies from two
  * devices take turns within each copy, so that now two readers draw on one device and now nobody does: on four H200s that move all to all in copies of 100 MiB
  * at 900 GB/s in place of 1390. So they follow each other in one stream, unless the last one there still waits for its bytes and this one does not. From one device they
- * may take turns. Smaller ones gain more by the word that is written beside the next copy (16 MiB: 890 and 865).
+ * may take turns. Smaller ones gain more by the word that is written beside the next copy.
+ *
+ * WHOSE ENGINES. The device that the bytes come from may copy them (ops->source). A stream that goes from one to another pays some microseconds, so that is for large copies.
  */
-#define PAIRED_BYTES (UINT64_C(32) << 20)
+#define PAIRED_BYTES (UINT64_C(16) << 20)
+#define SOURCE_BYTES (UINT64_C(2) << 20) /* in one piece: less may be a kernel's */
 
 enum { FROM_NOBODY = 0, FROM_SEVERAL = UINT32_MAX };
 
-/* One more than the host's number of the device that a large copy comes from. */
-static uint32_t large_source(const struct worker_core *core,
-                             const struct worker_launch *launch)
+static uint64_t piece_bytes(const struct worker_launch *launch,
+                            const struct worker_piece *piece)
 {
-    uint64_t bytes = 0;
-    uint32_t from  = FROM_NOBODY;
+    return (uint64_t)pl_box_elements(&piece->box) *
+           pl_dtype_bytes(launch->operands[piece->operand].arg.dtype);
+}
+
+static uint32_t piece_from(const struct worker_core *core, const struct worker_piece *piece)
+{
+    return worker_host_device_of(core, wire_buffer_device(piece->src));
+}
+
+/* What a launch copies from other devices. */
+struct copied {
+    uint32_t from; /* one more than the host's number of the device that it is */
+    uint64_t bytes;
+    uint64_t least; /* in one piece */
+};
+
+static struct copied copied_by(const struct worker_core *core,
+                               const struct worker_launch *launch)
+{
+    struct copied copied = {.from = FROM_NOBODY, .least = UINT64_MAX};
 
     for (uint32_t i = 0; i < launch->piece_count; i++) {
-        const struct worker_piece *piece = &launch->pieces[i];
-        uint32_t device = worker_host_device_of(core, wire_buffer_device(piece->src));
+        uint32_t device = piece_from(core, &launch->pieces[i]);
+        uint64_t bytes  = piece_bytes(launch, &launch->pieces[i]);
 
         if (device == core->config.host_device) {
             continue;
         }
-        from = from == FROM_NOBODY || from == device + 1 ? device + 1 : FROM_SEVERAL;
-        bytes += (uint64_t)pl_box_elements(&piece->box) *
-                 pl_dtype_bytes(launch->operands[piece->operand].arg.dtype);
+        copied.from  = copied.from == FROM_NOBODY || copied.from == device + 1
+                           ? device + 1
+                           : FROM_SEVERAL;
+        copied.least = pl_min_u64(copied.least, bytes);
+        copied.bytes += bytes;
     }
-    return bytes >= PAIRED_BYTES ? from : FROM_NOBODY;
+    return copied;
 }
 
-static uint32_t copy_stream(struct worker_core *core, const struct worker_launch *launch)
+/* Not what a kernel or NCCL brings. */
+static bool by_sources(struct worker_core *core, const struct worker_launch *launch,
+                       const struct copied *copied)
+{
+    return copied->bytes >= PAIRED_BYTES && copied->least >= SOURCE_BYTES &&
+           !worker_launch_combines(launch) &&
+           !(worker_launch_is_joint(launch) && worker_pair_usable(core, launch));
+}
+
+static uint32_t copy_stream(struct worker_core *core, struct worker_launch *launch)
 {
     const uint32_t first = stream_of_role(core, WORKER_STREAM_COPY);
-    uint32_t from        = large_source(core, launch);
+    struct copied copied = copied_by(core, launch);
     uint32_t best =
         less_loaded_of_two(core, first, stream_of_role(core, WORKER_STREAM_COPY_2));
     uint32_t behind                  = stream_of_role(core, core->copied_in);
     const struct worker_launch *last = core->streams[behind].running.last;
 
-    if (from == FROM_NOBODY) {
+    launch->by_sources = by_sources(core, launch, &copied);
+    if (copied.bytes < PAIRED_BYTES) {
         return best;
     }
-    if (last != NULL && (from == FROM_SEVERAL || from != core->copied_from) &&
+    if (last != NULL && (copied.from == FROM_SEVERAL || copied.from != core->copied_from) &&
         (worker_inputs_done(core, last) || !worker_inputs_done(core, launch))) {
         best = behind;
     }
-    core->copied_from = from;
+    core->copied_from = copied.from;
     core->copied_in   = best == first ? WORKER_STREAM_COPY : WORKER_STREAM_COPY_2;
     return best;
 }
@@ -340,7 +372,7 @@ bool worker_streams_quiet(const struct worker_core *core)
     return true;
 }
 
-static uint32_t choose(struct worker_core *core, const struct worker_launch *launch,
+static uint32_t choose(struct worker_core *core, struct worker_launch *launch,
                        bool *out_heavy)
 {
     uint64_t named   = core->timeline->ring[launch->seq % STORE_RING];
@@ -392,6 +424,26 @@ uint32_t worker_stream_choose(struct worker_core *core, struct worker_launch *la
         launch->stream_chosen = true;
     }
     return launch->stream;
+}
+
+plasmon_status_t worker_stream_source(struct worker_core *core,
+                                      const struct worker_launch *launch,
+                                      const struct worker_piece *piece, uint64_t bytes,
+                                      uint32_t stream)
+{
+    uint32_t from = core->config.host_device;
+
+    if (core->config.ops->source == NULL ||
+        !worker_stream_copies(core->config.run_streams, stream)) {
+        return PLASMON_OK;
+    }
+    if (launch->by_sources && piece != NULL) {
+        from = piece_from(core, piece);
+    }
+    if (from >= core->config.host_device_count) { /* which the copy will say */
+        from = core->config.host_device;
+    }
+    return core->config.ops->source(core->config.user, stream, from, bytes);
 }
 
 /* ------------------------------------------------------------------------------------------------ order */

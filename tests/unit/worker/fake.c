@@ -99,6 +99,18 @@ static plasmon_status_t op_join_mark(void *user, uint32_t stream, uint32_t other
     return refuse(fake, "join_mark");
 }
 
+static plasmon_status_t op_source(void *user, uint32_t stream, uint32_t host_device,
+                                  uint64_t bytes)
+{
+    struct fake *fake = user;
+
+    if (!fake->tells_sources) {
+        return PLASMON_OK;
+    }
+    CALL("source", ":%u:%u:%llu", stream, host_device, (unsigned long long)(bytes >> 20));
+    return refuse(fake, "source");
+}
+
 static plasmon_status_t op_copy(void *user, uint32_t stream, const struct pl_box *box,
                                 uint32_t element_bytes, uint64_t dst_offset,
                                 const struct pl_box *dst_frame, uint32_t src_host_device,
@@ -618,6 +630,7 @@ static const struct worker_ops fake_ops = {
     .join             = op_join,
     .mark             = op_mark,
     .join_mark        = op_join_mark,
+    .source           = op_source,
     .copy             = op_copy,
     .stage_send       = op_stage_send,
     .stage_recv       = op_stage_recv,

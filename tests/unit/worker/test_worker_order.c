@@ -815,18 +815,25 @@ TEST(copies_take_turns_between_two_streams)
 
 enum { LARGE_COPY = 8 << 20 }; /* elements */
 
-/* From a buffer of host device 0 or 2, when launch number `after` of it is done (0: it is). Into which of the two streams it goes. */
-static uint32_t large_copy(struct fake *fake, uint64_t seq, uint32_t from, uint64_t after)
+/* Buffer 30 of host devices 0 and 2. */
+static void large_sources(struct fake *fake)
 {
     struct pl_shape frame = {.dtype = PL_F32, .ndim = 1, .dim = {LARGE_COPY}};
+
+    fake->grow_bytes = FAKE_ARENA / 2;
+    for (uint32_t i = 0; i < FAKE_DEVICES; i += 2) {
+        store_table_alloc(fake->tables[i], 30, 1, 256, &frame, 0, 1);
+        store_table_seal(fake->tables[i], 30);
+    }
+}
+
+/* From there, when launch number `after` of that device is done (0: it is). Into which of the two streams it goes. */
+static uint32_t large_copy(struct fake *fake, uint64_t seq, uint32_t from, uint64_t after)
+{
     struct fake_launch copy;
 
     if (seq == 1) {
-        fake->grow_bytes = FAKE_ARENA / 2;
-        for (uint32_t i = 0; i < FAKE_DEVICES; i += 2) {
-            store_table_alloc(fake->tables[i], 30, 1, 256, &frame, 0, 1);
-            store_table_seal(fake->tables[i], 30);
-        }
+        large_sources(fake);
     }
     fake_launch_init(&copy, seq, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
     fake_launch_fresh(&copy, (uint32_t)seq, LARGE_COPY);
@@ -859,6 +866,72 @@ TEST(a_large_copy_does_not_wait_behind_one_whose_bytes_are_still_made)
     ASSERT_EQ(large_copy(fake, 2, 0, 0), 3);
     ASSERT_EQ(large_copy(fake, 3, 2, 2), 3); /* neither is there */
     ASSERT_EQ(large_copy(fake, 4, 0, 1), 3);
+    fake_destroy(fake);
+}
+
+/* So many MiB from a device (our own: of buffer 1), behind its launch `after`; what the streams were told. */
+static const char *copy_told(struct fake *fake, uint64_t seq, uint32_t from, uint32_t mib,
+                             uint64_t after)
+{
+    struct fake_launch copy;
+
+    fake_launch_init(&copy, seq, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    fake_launch_fresh(&copy, (uint32_t)seq, (int64_t)mib << 18);
+    fake_launch_piece(&copy, FAKE_BASE + from, from == FAKE_US ? 1 : 30,
+                      (int64_t)mib << 18);
+    if (from != FAKE_US) {
+        fake_peer_publish(fake, from, after, 0);
+        fake_launch_after(&copy, FAKE_BASE + from, after);
+    }
+    (void)fake_calls(fake);
+    ASSERT_OK(fake_send(fake, &copy));
+    return fake_calls(fake);
+}
+
+TEST(large_copies_may_be_made_by_the_device_that_they_come_from_and_so_may_their_waits)
+{
+    struct fake *fake = fake_create();
+
+    fake->tells_sources = true;
+    large_sources(fake);
+    fake_fill(fake, 1, 1, 1 << 20);
+    fake_finish(fake, 0, 1);
+    ASSERT_CONTAINS(copy_told(fake, 2, 0, 16, 1), "source:2:0:0 wait:2:0.");
+    ASSERT_CONTAINS(copy_told(fake, 3, 2, 16, 1), "source:2:2:0 wait:2:2.");
+    ASSERT_CONTAINS(copy_told(fake, 4, 0, 8, 2), "source:5:1:8"); /* not worth the way */
+    ASSERT_CONTAINS(copy_told(fake, 5, 0, 16, 3), ":0:16 copy:");
+    ASSERT_CONTAINS(copy_told(fake, 6, 0, 1, 4), ":1:1 "); /* small */
+    ASSERT_CONTAINS(copy_told(fake, 7, FAKE_US, 4, 0), ":1:4 ");
+    fake->refuse = "source";
+    (void)copy_told(fake, 8, 2, 16, 2);
+    fake_finish(fake, 2, 8);
+    fake_finish(fake, 5, 8);
+    ASSERT_CONTAINS(fake_reports(fake), "failed:8:EDEVICE");
+    fake_destroy(fake);
+}
+
+/* Each piece from where it lies. */
+TEST(a_large_copy_of_several_devices_is_made_by_each_of_them)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch copy;
+    const char *calls;
+
+    fake->tells_sources = true;
+    large_sources(fake);
+    fake_fill(fake, 1, 1, 1 << 20);
+    fake_finish(fake, 0, 1);
+    fake_launch_init(&copy, 2, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    fake_launch_fresh(&copy, 2, LARGE_COPY);
+    fake_launch_piece(&copy, FAKE_BASE + 2, 30, LARGE_COPY);
+    fake_launch_piece(&copy, FAKE_BASE + 0, 30, LARGE_COPY);
+    fake_launch_piece(&copy, FAKE_BASE + FAKE_US, 1, 1 << 20);
+    (void)fake_calls(fake);
+    ASSERT_OK(fake_send(fake, &copy));
+    calls = fake_calls(fake);
+    ASSERT_CONTAINS(calls, "source:2:2:0 source:2:2:32 copy:2:");
+    ASSERT_CONTAINS(calls, " source:2:0:32 copy:2:");
+    ASSERT_CONTAINS(calls, " source:2:1:4 copy:2:");
     fake_destroy(fake);
 }
 

@@ -1,0 +1,109 @@
+/*
+ * Objects between GPUs are copied by the engines of the device that they come from, once much has come from there (device/cuda/far.c): who copies is counted, and the
+ * bytes are the same. Real processes, and a driver without a GPU (tests/harness/gpu), which refuses what a device has no access to.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "base/clock.h"
+#include "tests/harness/gpu/fake_counts.h"
+#include "tests/integration/cluster.h"
+
+#define COUNT (4 << 20) /* 16 MiB of floats */
+enum { DEVICES = 3, OBJECTS = 6 };
+
+static const struct fake_cuda_calls *calls;
+static char path[256];
+
+static struct plasmon_client *start(void)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
+
+    cluster_tag();
+    (void)snprintf(path, sizeof(path), "%s/calls", cluster_folder());
+    calls = fake_counts_open(path);
+    ASSERT_EQ(setenv("FAKE_CUDA_CALLS", path, 1), 0);
+    ASSERT_EQ(setenv("FAKE_CUDA_DEVICES", "3", 1), 0);
+    options.gpus          = "3";
+    options.device_memory = UINT64_C(512) << 20;
+    options.transfer      = "peer";
+    CLUSTER_OK(plasmon_init(&options, &client));
+    cluster_watch(client);
+    return client;
+}
+
+static void end(struct plasmon_client *client)
+{
+    plasmon_finish(client);
+    fake_counts_close(calls);
+    ASSERT_EQ(unlink(path), 0);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
+/* Everybody's to everybody else, at once. */
+static void move(struct plasmon_client *client, float first)
+{
+    struct plasmon_ref *put[DEVICES * OBJECTS], *copied[DEVICES * OBJECTS];
+
+    for (int i = 0; i < DEVICES * OBJECTS; i++) {
+        put[i] = cluster_put(client, COUNT, first + (float)i, i % DEVICES);
+    }
+    for (int i = 0; i < DEVICES * OBJECTS; i++) {
+        copied[i] =
+            cluster_copy(client, put[i], (i + 1 + i / DEVICES % (DEVICES - 1)) % DEVICES);
+    }
+    for (int i = 0; i < DEVICES * OBJECTS; i++) {
+        cluster_expect_ramp(client, copied[i], COUNT, first + (float)i, 1);
+        CLUSTER_OK(plasmon_release(client, put[i]));
+        CLUSTER_OK(plasmon_release(client, copied[i]));
+    }
+}
+
+/* Each device's contexts: its own worker's, and one of each other worker. */
+static void await_contexts(struct plasmon_client *client, uint64_t before)
+{
+    uint64_t until_ns = pl_now_ns() + CLUSTER_WAIT_MS * UINT64_C(1000000);
+
+    for (int i = 1; fake_counts_of(calls, "cuDevicePrimaryCtxRetain") <
+                    before + DEVICES * (DEVICES - 1);
+         i++) {
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        move(client, (float)(100 * i));
+    }
+}
+
+TEST(the_devices_that_objects_come_from_copy_them)
+{
+    struct plasmon_client *client = start();
+    uint64_t before               = fake_counts_of(calls, "cuDevicePrimaryCtxRetain"), far;
+    uint64_t until_ns             = pl_now_ns() + CLUSTER_WAIT_MS * UINT64_C(1000000);
+
+    await_contexts(client, before);
+    do { /* some may still be opened */
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        far = fake_counts_of(calls, "far");
+        move(client, 1);
+        far = fake_counts_of(calls, "far") - far;
+    } while (far < DEVICES * OBJECTS);
+    ASSERT_EQ(far, DEVICES * OBJECTS); /* what goes to and from the host is not theirs */
+    end(client);
+}
+
+TEST(none_does_who_must_not)
+{
+    struct plasmon_client *client;
+
+    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "0", 1), 0);
+    client = start();
+    for (int i = 0; i < 4; i++) {
+        move(client, (float)i);
+    }
+    ASSERT_EQ(fake_counts_of(calls, "far"), 0);
+    end(client);
+}
+
+TEST_MAIN()

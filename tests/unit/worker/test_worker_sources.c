@@ -1,0 +1,147 @@
+/*
+ * Who copies between the GPUs of a host (worker/sources.h): the worker of GPU 0, with the driver that has none behind it, and the tables of two others, which are made up.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "tests/harness/test.h"
+#include "worker/sources.h"
+
+enum { US, B, C, DEVICES };
+#define LARGE   (WORKER_SOURCES_BYTES / 4)
+#define WAIT_NS (UINT64_C(20) * 1000 * 1000 * 1000)
+
+struct scene {
+    struct device *device;
+    struct worker_shared shared;
+    struct worker_sources sources;
+};
+
+static void *zero_pages(uint64_t bytes)
+{
+    void *ptr =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    ASSERT_TRUE(ptr != MAP_FAILED);
+    return ptr;
+}
+
+static void scene_begin(struct scene *scene, uint32_t kind_of_c)
+{
+    const struct device_config config = {.cublas_later = true};
+    struct pl_err err                 = {.status = PLASMON_OK};
+
+    *scene = (struct scene){.shared = {.host_device = US, .host_device_count = DEVICES}};
+    ASSERT_OK(device_open(DEVICE_CUDA, 0, &config, &scene->device, &err));
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        scene->shared.tables[i]    = zero_pages(sizeof(struct store_table));
+        scene->shared.timelines[i] = zero_pages(sizeof(struct store_timeline));
+        store_table_init(scene->shared.tables[i], i, i == C ? kind_of_c : DEVICE_CUDA, i,
+                         1 << 20);
+        store_timeline_init(scene->shared.timelines[i], i);
+    }
+    scene->shared.tables[US]->engines = STORE_ENGINES_OPENED; /* of the worker before us */
+    worker_sources_init(&scene->sources, scene->device, &scene->shared);
+}
+
+static void scene_end(struct scene *scene)
+{
+    for (uint32_t i = 0; i < DEVICES; i++) {
+        (void)munmap(scene->shared.tables[i], sizeof(struct store_table));
+        (void)munmap(scene->shared.timelines[i], sizeof(struct store_timeline));
+    }
+    device_close(scene->device);
+}
+
+static uint32_t shown(const struct scene *scene)
+{
+    return scene->shared.tables[US]->engines;
+}
+
+static void others_show(struct scene *scene, enum store_engines b, enum store_engines c)
+{
+    scene->shared.tables[B]->engines = b;
+    scene->shared.tables[C]->engines = c;
+}
+
+/* Copies from B until it does not open any more. */
+static void copy_until_open(struct scene *scene)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    uint64_t until_ns         = pl_now_ns() + WAIT_NS;
+
+    while (shown(scene) == STORE_ENGINES_IDLE || shown(scene) == STORE_ENGINES_OPENS) {
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        (void)worker_sources_engines(&scene->sources, B, LARGE);
+        (void)nanosleep(&nap, NULL);
+    }
+}
+
+TEST(who_copies_little_opens_nothing)
+{
+    struct scene scene;
+
+    scene_begin(&scene, DEVICE_CUDA);
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
+    for (int i = 0; i < 3; i++) {
+        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), 0);
+    }
+    for (int i = 0; i < 100; i++) { /* within the device */
+        ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE), 0);
+    }
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
+    ASSERT_EQ(device_engines_state(scene.device, B), DEVICE_ENGINES_CLOSED);
+    scene_end(&scene);
+}
+
+TEST(who_copies_much_opens_all_and_has_them_copy_while_nobody_does_it_himself)
+{
+    struct scene scene;
+
+    scene_begin(&scene, DEVICE_CUDA);
+    copy_until_open(&scene);
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), B);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, C, LARGE), C); /* was opened with it */
+    others_show(&scene, STORE_ENGINES_OPENED, STORE_ENGINES_OPENS);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
+    others_show(&scene, STORE_ENGINES_OPENED, STORE_ENGINES_OPENED);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), B);
+    others_show(&scene, STORE_ENGINES_REFUSES, STORE_ENGINES_IDLE);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, C, LARGE), US);
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);    /* it could */
+    store_timeline_release(scene.shared.timelines[B]); /* gone */
+    ASSERT_EQ(worker_sources_engines(&scene.sources, C, LARGE), C);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE), US);
+    scene_end(&scene);
+}
+
+TEST(who_cannot_open_one_says_so)
+{
+    struct scene scene;
+
+    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "0", 1), 0);
+    scene_begin(&scene, DEVICE_CUDA);
+    copy_until_open(&scene);
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_REFUSES);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
+    scene_end(&scene);
+}
+
+/* A CPU device beside GPUs: nothing comes from it by copies. */
+TEST(devices_of_another_kind_are_not_asked)
+{
+    struct scene scene;
+
+    scene_begin(&scene, DEVICE_CPU);
+    copy_until_open(&scene);
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);
+    ASSERT_EQ(device_engines_state(scene.device, C), DEVICE_ENGINES_CLOSED);
+    scene.shared.tables[C]->engines = STORE_ENGINES_REFUSES;
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), B);
+    scene_end(&scene);
+}
+
+TEST_MAIN()

@@ -1,0 +1,104 @@
+#include "worker/sources.h"
+
+#include "base/log.h"
+
+static struct store_table *own_table(const struct worker_sources *sources)
+{
+    return sources->shared->tables[sources->shared->host_device];
+}
+
+static void show(struct worker_sources *sources, enum store_engines state)
+{
+    sources->state = state;
+    /* Relaxed: nothing else is told by it. */
+    __atomic_store_n(&own_table(sources)->engines, (uint32_t)state, __ATOMIC_RELAXED);
+}
+
+/* That there is, and copies are made from. */
+static bool is_sibling(const struct worker_sources *sources, uint32_t host_device)
+{
+    const struct worker_shared *shared = sources->shared;
+    const struct device_info *info     = device_get_info(sources->device);
+    const struct store_table *table    = shared->tables[host_device];
+
+    return host_device != shared->host_device && table->kind == (uint32_t)info->kind &&
+           table->ordinal != info->ordinal &&
+           !store_timeline_is_released(shared->timelines[host_device]);
+}
+
+void worker_sources_init(struct worker_sources *sources, struct device *device,
+                         const struct worker_shared *shared)
+{
+    *sources = (struct worker_sources){.device = device, .shared = shared};
+    show(sources, STORE_ENGINES_IDLE);
+}
+
+static void open_all(struct worker_sources *sources)
+{
+    for (uint32_t i = 0; i < sources->shared->host_device_count; i++) {
+        if (is_sibling(sources, i)) {
+            device_engines_open(sources->device, sources->shared->tables[i]->ordinal);
+        }
+    }
+    show(sources, STORE_ENGINES_OPENS);
+}
+
+/* What has become of opening, or of what was open. */
+static void look(struct worker_sources *sources)
+{
+    enum store_engines state = STORE_ENGINES_OPENED;
+
+    for (uint32_t i = 0; i < sources->shared->host_device_count; i++) {
+        enum device_engines engines =
+            is_sibling(sources, i)
+                ? device_engines_state(sources->device, sources->shared->tables[i]->ordinal)
+                : DEVICE_ENGINES_OPEN;
+
+        if (engines == DEVICE_ENGINES_REFUSED) {
+            state = STORE_ENGINES_REFUSES;
+        } else if (engines != DEVICE_ENGINES_OPEN && state != STORE_ENGINES_REFUSES) {
+            state = STORE_ENGINES_OPENS;
+        }
+    }
+    if (state != sources->state) {
+        show(sources, state);
+        pl_info("worker", "device %u of this host: %s", sources->shared->host_device,
+                state == STORE_ENGINES_OPENED
+                    ? "GPUs copy what comes from them, while all others can have it so"
+                    : "large copies are made by its own engines");
+    }
+}
+
+static bool nobody_reads(const struct worker_sources *sources)
+{
+    for (uint32_t i = 0; i < sources->shared->host_device_count; i++) {
+        uint32_t engines =
+            __atomic_load_n(&sources->shared->tables[i]->engines, __ATOMIC_RELAXED);
+
+        if (is_sibling(sources, i) &&
+            (engines == STORE_ENGINES_OPENS || engines == STORE_ENGINES_REFUSES)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_device,
+                                uint64_t bytes)
+{
+    uint32_t own = device_get_info(sources->device)->ordinal;
+
+    if (!is_sibling(sources, host_device)) {
+        return own;
+    }
+    sources->copied += bytes;
+    if (sources->state == STORE_ENGINES_IDLE && sources->copied >= WORKER_SOURCES_BYTES) {
+        open_all(sources);
+    }
+    if (sources->state == STORE_ENGINES_OPENS || sources->state == STORE_ENGINES_OPENED) {
+        look(sources);
+    }
+    return sources->state == STORE_ENGINES_OPENED && nobody_reads(sources)
+               ? sources->shared->tables[host_device]->ordinal
+               : own;
+}

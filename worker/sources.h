@@ -1,0 +1,38 @@
+/*
+ * Who copies between the GPUs of a host: the one that the bytes come from, or the one that wants them (device/cuda/far.c says what is better in which).
+ *
+ * ALL OR NONE. An engine that two processes use takes turns between them, for longer than a copy: of two GPUs of which one reads by its own engine, and is read by its engine for
+ * the other's process, each has half of its rate (H200s, 100 MiB both ways: 388 GB/s in place of 735). So a worker has sources copy only while nobody on its host makes large copies by
+ * engines of its own. Each shows in its table (struct store_table) how it stands:
+ *
+ *   IDLE     it has made few large copies, or none
+ *   OPENS    it makes them by its own engines, and opens what it needs to leave that
+ *   OPENED   it can leave it, and does while nobody OPENS or REFUSES
+ *   REFUSES  it cannot: a GPU has no room, is for one process, or is not visible here
+ *
+ * Each decides by itself, for each copy, and a decision that is a moment old costs time and nothing else. A device that is gone counts as IDLE; the next worker of one that died begins there.
+ *
+ * Threads: owner only (the worker's lock).
+ */
+#ifndef WORKER_SOURCES_H
+#define WORKER_SOURCES_H
+
+#include "device/device.h"
+#include "worker/shared.h"
+
+#define WORKER_SOURCES_BYTES (UINT64_C(64) << 20) /* large copies: so many, and it OPENS */
+
+struct worker_sources {
+    struct device *device;
+    const struct worker_shared *shared;
+    uint64_t copied;
+    enum store_engines state; /* as our table shows it */
+};
+
+void worker_sources_init(struct worker_sources *sources, struct device *device,
+                         const struct worker_shared *shared);
+/* Ordinal of the device whose engines copy so many bytes of that device of the host. */
+uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_device,
+                                uint64_t bytes);
+
+#endif
