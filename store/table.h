@@ -106,7 +106,9 @@ struct store_table {
         node_session; /* of its host with that head, which brought it; release, after epoch */
     uint32_t
         engines; /* enum store_engines: whose engines make its large copies; by the worker */
-    uint32_t unused[15];
+    uint32_t unused[13];
+    uint64_t
+        reads_until_ns; /* by pl_now_ns(): its engines make many copies that are not large; by the worker */
     struct store_chunk chunks[STORE_CHUNK_MAX];
     struct store_entry entries[STORE_TABLE_SLOTS];
 };

@@ -193,8 +193,8 @@ struct worker_ops {
     plasmon_status_t (*join_mark)(void *user, uint32_t stream, uint32_t other,
                                   uint32_t slot);
     /*
-     * What is copied in this stream, which is one of copies, from now on comes from that device of the host (own: not from one of the others), so many
-     * bytes next. NULL: it makes no difference.
+     * What is copied in this stream, which is one of copies, from now on comes from that device of the host, whose engines may copy it; so many bytes next. Own: from
+     * anywhere, and ours copy; bytes that come from other devices. NULL: it makes no difference.
      */
     plasmon_status_t (*source)(void *user, uint32_t stream, uint32_t host_device,
                                uint64_t bytes);

@@ -1,6 +1,13 @@
 #include "worker/sources.h"
 
+#include "base/clock.h"
 #include "base/log.h"
+
+/* An engine that is wanted for so much by both sides loses a fortieth of its time, and what changing turns costs. */
+#define SMALL_BYTES  (UINT64_C(1) << 30)
+#define WINDOW_NS    UINT64_C(100000000)
+#define COUNTS_NS    UINT64_C(1000000000)
+#define KERNEL_BYTES (UINT64_C(256) << 10) /* no engine's (device/cuda/copy.c) */
 
 static struct store_table *own_table(const struct worker_sources *sources)
 {
@@ -31,6 +38,7 @@ void worker_sources_init(struct worker_sources *sources, struct device *device,
 {
     *sources = (struct worker_sources){.device = device, .shared = shared};
     show(sources, STORE_ENGINES_IDLE);
+    __atomic_store_n(&own_table(sources)->reads_until_ns, 0, __ATOMIC_RELAXED);
 }
 
 static void open_all(struct worker_sources *sources)
@@ -69,14 +77,41 @@ static void look(struct worker_sources *sources)
     }
 }
 
+static void count_small(struct worker_sources *sources, uint64_t bytes)
+{
+    uint64_t now_ns = bytes > KERNEL_BYTES ? pl_now_ns() : 0;
+
+    if (now_ns == 0) {
+        return;
+    }
+    if (now_ns - sources->window_ns > WINDOW_NS) {
+        sources->window_ns = now_ns;
+        sources->small     = 0;
+    }
+    sources->small += bytes;
+    if (sources->small >= SMALL_BYTES) {
+        __atomic_store_n(&own_table(sources)->reads_until_ns, now_ns + COUNTS_NS,
+                         __ATOMIC_RELAXED);
+    }
+}
+
 static bool nobody_reads(const struct worker_sources *sources)
 {
+    uint64_t now_ns = pl_now_ns();
+
+    if (__atomic_load_n(&own_table(sources)->reads_until_ns, __ATOMIC_RELAXED) > now_ns) {
+        return false;
+    }
     for (uint32_t i = 0; i < sources->shared->host_device_count; i++) {
         uint32_t engines =
             __atomic_load_n(&sources->shared->tables[i]->engines, __ATOMIC_RELAXED);
 
+        uint64_t until_ns =
+            __atomic_load_n(&sources->shared->tables[i]->reads_until_ns, __ATOMIC_RELAXED);
+
         if (is_sibling(sources, i) &&
-            (engines == STORE_ENGINES_OPENS || engines == STORE_ENGINES_REFUSES)) {
+            (engines == STORE_ENGINES_OPENS || engines == STORE_ENGINES_REFUSES ||
+             until_ns > now_ns)) {
             return false;
         }
     }
@@ -88,6 +123,9 @@ uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_de
 {
     uint32_t own = device_get_info(sources->device)->ordinal;
 
+    if (host_device == sources->shared->host_device) {
+        count_small(sources, bytes);
+    }
     if (!is_sibling(sources, host_device)) {
         return own;
     }

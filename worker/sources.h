@@ -10,6 +10,9 @@
  *   OPENED   it can leave it, and does while nobody OPENS or REFUSES
  *   REFUSES  it cannot: a GPU has no room, is for one process, or is not visible here
  *
+ * What is not large is read by one's own engines in any case. Where that is much (SMALL_BYTES in WINDOW_NS), a worker shows until when it counts, a second from then, and
+ * that is like OPENS for all.
+ *
  * Each decides by itself, for each copy, and a decision that is a moment old costs time and nothing else. A device that is gone counts as IDLE; the next worker of one that died begins there.
  *
  * Threads: owner only (the worker's lock).
@@ -26,12 +29,17 @@ struct worker_sources {
     struct device *device;
     const struct worker_shared *shared;
     uint64_t copied;
+    uint64_t window_ns;       /* since then .. */
+    uint64_t small;           /* .. so much was copied that is not large */
     enum store_engines state; /* as our table shows it */
 };
 
 void worker_sources_init(struct worker_sources *sources, struct device *device,
                          const struct worker_shared *shared);
-/* Ordinal of the device whose engines copy so many bytes of that device of the host. */
+/*
+ * Ordinal of the device whose engines copy so many bytes of that device of the host, in a large copy; our own device: so many that are not (0: it copies nothing
+ * from others).
+ */
 uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_device,
                                 uint64_t bytes);
 

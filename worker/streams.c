@@ -431,19 +431,19 @@ plasmon_status_t worker_stream_source(struct worker_core *core,
                                       const struct worker_piece *piece, uint64_t bytes,
                                       uint32_t stream)
 {
-    uint32_t from = core->config.host_device;
+    uint32_t own  = core->config.host_device;
+    uint32_t from = piece != NULL ? piece_from(core, piece) : own;
 
     if (core->config.ops->source == NULL ||
         !worker_stream_copies(core->config.run_streams, stream)) {
         return PLASMON_OK;
     }
-    if (launch->by_sources && piece != NULL) {
-        from = piece_from(core, piece);
-    }
     if (from >= core->config.host_device_count) { /* which the copy will say */
-        from = core->config.host_device;
+        from = own;
     }
-    return core->config.ops->source(core->config.user, stream, from, bytes);
+    return core->config.ops->source(core->config.user, stream,
+                                    launch->by_sources ? from : own,
+                                    from != own ? bytes : 0);
 }
 
 /* ------------------------------------------------------------------------------------------------ order */

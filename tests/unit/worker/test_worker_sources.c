@@ -118,6 +118,30 @@ TEST(who_copies_much_opens_all_and_has_them_copy_while_nobody_does_it_himself)
     scene_end(&scene);
 }
 
+/* Which its engine makes, as the other ones make theirs. */
+TEST(while_somebody_makes_many_small_copies_all_copy_by_themselves)
+{
+    const uint64_t small = UINT64_C(8) << 20, much = UINT64_C(1) << 30;
+    struct scene scene;
+
+    scene_begin(&scene, DEVICE_CUDA);
+    copy_until_open(&scene);
+    for (uint64_t bytes = 0; bytes < 8 * much; bytes += 1 << 18) { /* kernels' */
+        (void)worker_sources_engines(&scene.sources, US, 1 << 18);
+    }
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), B);
+    for (uint64_t bytes = 0; bytes < much; bytes += small) {
+        ASSERT_EQ(worker_sources_engines(&scene.sources, US, small), US);
+    }
+    ASSERT_TRUE(scene.shared.tables[US]->reads_until_ns > pl_now_ns());
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
+    scene.shared.tables[US]->reads_until_ns = pl_now_ns() - 1; /* a second later */
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), B);
+    scene.shared.tables[C]->reads_until_ns = UINT64_MAX; /* another one does */
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
+    scene_end(&scene);
+}
+
 TEST(who_cannot_open_one_says_so)
 {
     struct scene scene;
