@@ -1,5 +1,8 @@
 #include "worker/sources.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -36,7 +39,11 @@ static bool is_sibling(const struct worker_sources *sources, uint32_t host_devic
 void worker_sources_init(struct worker_sources *sources, struct device *device,
                          const struct worker_shared *shared)
 {
-    *sources = (struct worker_sources){.device = device, .shared = shared};
+    const char *text = getenv("PLASMON_SOURCE_ENGINES");
+
+    *sources = (struct worker_sources){.device = device,
+                                       .shared = shared,
+                                       .wanted = text != NULL && strcmp(text, "1") == 0};
     show(sources, STORE_ENGINES_IDLE);
     __atomic_store_n(&own_table(sources)->reads_until_ns, 0, __ATOMIC_RELAXED);
 }
@@ -123,10 +130,10 @@ uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_de
 {
     uint32_t own = device_get_info(sources->device)->ordinal;
 
-    if (host_device == sources->shared->host_device) {
+    if (sources->wanted && host_device == sources->shared->host_device) {
         count_small(sources, bytes);
     }
-    if (!is_sibling(sources, host_device)) {
+    if (!sources->wanted || !is_sibling(sources, host_device)) {
         return own;
     }
     sources->copied += bytes;

@@ -66,7 +66,6 @@ struct device_cuda {
     void (*launch_failed)(void *user, uint64_t tag); /* may be NULL */
     void *launch_failed_user;
     struct pl_err blas_error;
-    bool far_off; /* no other device's engines are used */
 
     struct pl_mutex
         lock; /* rank PL_RANK_DEVICE; no driver call that may wait is made under it */

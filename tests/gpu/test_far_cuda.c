@@ -406,12 +406,18 @@ TEST(memory_that_the_other_device_may_not_reach_is_copied_by_this_one)
     far_end(&far);
 }
 
-static void stays_home(void)
+/* Its worker has it alone, also while that is dead and its next one not yet there. */
+TEST(a_device_that_is_for_one_process_is_not_entered)
 {
+    char folder[]             = "/tmp/modes-XXXXXX", command[64];
     const struct timespec nap = {.tv_nsec = 1000000};
     struct far far;
     uint64_t until_ns = pl_now_ns() + WAIT_NS;
 
+    fake_only();
+    ASSERT_NOT_NULL(mkdtemp(folder));
+    ASSERT_EQ(setenv("FAKE_CUDA_FOLDER", folder, 1), 0);
+    ASSERT_EQ(setenv("FAKE_CUDA_MODES", "030", 1), 0);
     far_begin(&far);
     device_engines_open(far.c.device, 1);
     while (device_engines_state(far.c.device, 1) == DEVICE_ENGINES_OPENING) {
@@ -422,24 +428,6 @@ static void stays_home(void)
     ASSERT_OK(device_stream_source(far.streams[0], 1));
     ASSERT_EQ(device_stream_engines(far.streams[0]), 0);
     far_end(&far);
-}
-
-TEST(who_is_told_so_copies_by_itself)
-{
-    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "0", 1), 0);
-    stays_home();
-}
-
-/* Its worker has it alone, also while that is dead and its next one not yet there. */
-TEST(a_device_that_is_for_one_process_is_not_entered)
-{
-    char folder[] = "/tmp/modes-XXXXXX", command[64];
-
-    fake_only();
-    ASSERT_NOT_NULL(mkdtemp(folder));
-    ASSERT_EQ(setenv("FAKE_CUDA_FOLDER", folder, 1), 0);
-    ASSERT_EQ(setenv("FAKE_CUDA_MODES", "030", 1), 0);
-    stays_home();
     (void)snprintf(command, sizeof(command), "rm -r %s", folder);
     ASSERT_EQ(system(command), 0);
 }

@@ -12,8 +12,8 @@
 #include "tests/harness/gpu/fake_counts.h"
 #include "tests/integration/cluster.h"
 
-#define COUNT (4 << 20) /* 16 MiB of floats */
-enum { DEVICES = 3, OBJECTS = 6 };
+#define COUNT (8 << 20) /* 32 MiB of floats */
+enum { DEVICES = 3, OBJECTS = 2 };
 
 static const struct fake_cuda_calls *calls;
 static char path[256];
@@ -78,9 +78,12 @@ static void await_contexts(struct plasmon_client *client, uint64_t before)
 
 TEST(the_devices_that_objects_come_from_copy_them)
 {
-    struct plasmon_client *client = start();
-    uint64_t before               = fake_counts_of(calls, "cuDevicePrimaryCtxRetain"), far;
-    uint64_t until_ns             = pl_now_ns() + CLUSTER_WAIT_MS * UINT64_C(1000000);
+    uint64_t until_ns = pl_now_ns() + CLUSTER_WAIT_MS * UINT64_C(1000000), before, far;
+    struct plasmon_client *client;
+
+    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "1", 1), 0);
+    client = start();
+    before = fake_counts_of(calls, "cuDevicePrimaryCtxRetain");
 
     await_contexts(client, before);
     do { /* some may still be opened */
@@ -93,12 +96,9 @@ TEST(the_devices_that_objects_come_from_copy_them)
     end(client);
 }
 
-TEST(none_does_who_must_not)
+TEST(none_does_without_being_asked)
 {
-    struct plasmon_client *client;
-
-    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "0", 1), 0);
-    client = start();
+    struct plasmon_client *client = start();
     for (int i = 0; i < 4; i++) {
         move(client, (float)i);
     }

@@ -896,14 +896,14 @@ TEST(large_copies_may_be_made_by_the_device_that_they_come_from_and_so_may_their
     large_sources(fake);
     fake_fill(fake, 1, 1, 1 << 20);
     fake_finish(fake, 0, 1);
-    ASSERT_CONTAINS(copy_told(fake, 2, 0, 16, 1), "source:2:0:0 wait:2:0.");
-    ASSERT_CONTAINS(copy_told(fake, 3, 2, 16, 1), "source:2:2:0 wait:2:2.");
-    ASSERT_CONTAINS(copy_told(fake, 4, 0, 8, 2), "source:5:1:8"); /* not worth the way */
-    ASSERT_CONTAINS(copy_told(fake, 5, 0, 16, 3), ":0:16 copy:");
+    ASSERT_CONTAINS(copy_told(fake, 2, 0, 32, 1), "source:2:0:0 wait:2:0.");
+    ASSERT_CONTAINS(copy_told(fake, 3, 2, 32, 1), "source:2:2:0 wait:2:2.");
+    ASSERT_CONTAINS(copy_told(fake, 4, 0, 16, 2), "source:5:1:16"); /* not worth the way */
+    ASSERT_CONTAINS(copy_told(fake, 5, 0, 32, 3), ":0:32 copy:");
     ASSERT_CONTAINS(copy_told(fake, 6, 0, 1, 4), ":1:1 "); /* small */
     ASSERT_CONTAINS(copy_told(fake, 7, FAKE_US, 4, 0), ":1:0 copy:");
     fake->refuse = "source";
-    (void)copy_told(fake, 8, 2, 16, 2);
+    (void)copy_told(fake, 8, 2, 32, 2);
     fake_finish(fake, 2, 8);
     fake_finish(fake, 5, 8);
     ASSERT_CONTAINS(fake_reports(fake), "failed:8:EDEVICE");

@@ -1,6 +1,7 @@
 /*
  * Who copies between the GPUs of a host (worker/sources.h): the worker of GPU 0, with the driver that has none behind it, and the tables of two others, which are made up.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -33,6 +34,9 @@ static void scene_begin(struct scene *scene, uint32_t kind_of_c)
     const struct device_config config = {.cublas_later = true};
     struct pl_err err                 = {.status = PLASMON_OK};
 
+    if (getenv("PLASMON_SOURCE_ENGINES") == NULL) {
+        ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "1", 1), 0);
+    }
     *scene = (struct scene){.shared = {.host_device = US, .host_device_count = DEVICES}};
     ASSERT_OK(device_open(DEVICE_CUDA, 0, &config, &scene->device, &err));
     for (uint32_t i = 0; i < DEVICES; i++) {
@@ -144,13 +148,34 @@ TEST(while_somebody_makes_many_small_copies_all_copy_by_themselves)
 
 TEST(who_cannot_open_one_says_so)
 {
+    char folder[] = "/tmp/modes-XXXXXX", command[64];
     struct scene scene;
 
-    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "0", 1), 0);
+    ASSERT_NOT_NULL(mkdtemp(folder));
+    ASSERT_EQ(setenv("FAKE_CUDA_FOLDER", folder, 1), 0);
+    ASSERT_EQ(setenv("FAKE_CUDA_MODES", "003", 1), 0); /* C is for one process */
     scene_begin(&scene, DEVICE_CUDA);
     copy_until_open(&scene);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_REFUSES);
     ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
+    scene_end(&scene);
+    (void)snprintf(command, sizeof(command), "rm -r %s", folder);
+    ASSERT_EQ(system(command), 0);
+}
+
+TEST(nobody_does_who_was_not_asked_to)
+{
+    struct scene scene;
+
+    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "0", 1), 0);
+    scene_begin(&scene, DEVICE_CUDA);
+    for (int i = 0; i < 100; i++) {
+        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
+        ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE), US);
+    }
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
+    ASSERT_EQ(scene.shared.tables[US]->reads_until_ns, 0);
+    ASSERT_EQ(device_engines_state(scene.device, B), DEVICE_ENGINES_CLOSED);
     scene_end(&scene);
 }
 
