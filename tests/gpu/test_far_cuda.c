@@ -36,18 +36,25 @@ struct far {
     uint8_t *bytes; /* CHUNK of the host, registered */
 };
 
-static struct device_ptr map_chunk(struct device *reader, struct device *owner,
+/* A chunk of `owner`, for `reader`. Takes fd. */
+static struct device_ptr map_chunk(struct device *reader, struct device *owner, int fd,
                                    bool writable)
 {
     struct device_ptr at;
-    int fd;
 
-    ASSERT_OK(device_chunk_create(owner, CHUNK, &fd));
     ASSERT_OK(device_range_reserve(reader, CHUNK, &at));
     ASSERT_OK(
         device_chunk_map(reader, fd, CHUNK, device_get_info(owner)->ordinal, writable, at));
     ASSERT_EQ(close(fd), 0);
     return at;
+}
+
+static struct device_ptr map_own(struct device *device)
+{
+    int fd;
+
+    ASSERT_OK(device_chunk_create(device, CHUNK, &fd));
+    return map_chunk(device, device, fd, true);
 }
 
 /* A chunk of that device whose block i is 100 times its number and i, written through a mapping of its own; a descriptor, owned. */
@@ -74,18 +81,6 @@ static int theirs_make(struct device *owner)
     return fd;
 }
 
-/* Takes fd. */
-static struct device_ptr theirs_map(struct device *owner, struct device *reader, int fd)
-{
-    struct device_ptr at;
-
-    ASSERT_OK(device_range_reserve(reader, CHUNK, &at));
-    ASSERT_OK(
-        device_chunk_map(reader, fd, CHUNK, device_get_info(owner)->ordinal, false, at));
-    ASSERT_EQ(close(fd), 0);
-    return at;
-}
-
 static void far_begin(struct far *far)
 {
     struct pl_err err = {.status = PLASMON_OK};
@@ -104,9 +99,9 @@ static void far_begin(struct far *far)
         }
         ASSERT_OK(device_open(DEVICE_CUDA, i + 1, &config, &far->other[i], &err));
         far->theirs[i] =
-            theirs_map(far->other[i], far->c.device, theirs_make(far->other[i]));
+            map_chunk(far->c.device, far->other[i], theirs_make(far->other[i]), false);
     }
-    far->own = map_chunk(far->c.device, far->c.device, true);
+    far->own = map_own(far->c.device);
     for (uint32_t i = 0; i < STREAMS; i++) {
         ASSERT_OK(device_stream_create(
             far->c.device, i < FAR_STREAMS ? DEVICE_STREAM_COPIES : 0, &far->streams[i]));
@@ -320,9 +315,9 @@ TEST(what_is_mapped_later_is_reached_too_and_a_stream_that_ends_leaves_its_place
     before = far.own;
     for (uint32_t i = 0; i < 3 * FAR_STREAMS; i++) {
         struct device_ptr theirs =
-            theirs_map(far.other[0], far.c.device, theirs_make(far.other[0]));
+            map_chunk(far.c.device, far.other[0], theirs_make(far.other[0]), false);
 
-        far.own = map_chunk(far.c.device, far.c.device, true);
+        far.own = map_own(far.c.device);
         ASSERT_OK(device_stream_source(far.streams[0], 1));
         ASSERT_EQ(device_stream_engines(far.streams[0]), 1);
         ASSERT_OK(device_copy(far.streams[0], DEVICE_COPY_DEVICE_TO_DEVICE, far.own.addr,
@@ -392,8 +387,8 @@ TEST(memory_that_the_other_device_may_not_reach_is_copied_by_this_one)
     fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     ASSERT_TRUE(fd >= 0);
     ASSERT_EQ(close(fd), 0);
-    theirs =
-        theirs_map(far.other[0], far.c.device, made); /* now, when it was told already */
+    theirs = map_chunk(far.c.device, far.other[0], made,
+                       false); /* now, when it was told already */
     ASSERT_OK(device_copy(far.streams[0], DEVICE_COPY_DEVICE_TO_DEVICE, far.own.addr,
                           theirs.addr, CHUNK));
     ASSERT_OK(device_stream_sync(far.streams[0], NULL));

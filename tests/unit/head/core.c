@@ -147,6 +147,24 @@ uint64_t core_client(struct head_core *core)
     return session;
 }
 
+void core_fail(struct head_core *core, uint32_t device, uint64_t seq,
+               plasmon_status_t status, const char *text)
+{
+    Plasmon__V1__WorkerFrame frame     = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__LaunchFailure failure = PLASMON__V1__LAUNCH_FAILURE__INIT;
+    Plasmon__V1__LaunchFailure *list[] = {&failure};
+    struct pl_err err                  = {0};
+
+    failure.seq    = seq;
+    failure.status = (int32_t)status;
+    failure.text   = (char *)(uintptr_t)text;
+    frame.failed   = list;
+    frame.n_failed = 1;
+    ASSERT_OK(head_core_worker_frame(core, device, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
 void core_submit(struct head_core *core, uint64_t session, uint64_t id, uint32_t device,
                  uint64_t ref, uint64_t *dim, size_t ndim)
 {

@@ -27,6 +27,9 @@ uint32_t core_join_reachable(struct head_core *core, const char *node, uint32_t 
                              uint64_t bytes);
 /* A client's session. */
 uint64_t core_client(struct head_core *core);
+/* The worker of a device says that a launch has failed. */
+void core_fail(struct head_core *core, uint32_t device, uint64_t seq,
+               plasmon_status_t status, const char *text);
 /* Task `id` of that client on a device: ref 0 makes an array of f32 with these sides as ref id + 100, another ref is read. */
 void core_submit(struct head_core *core, uint64_t session, uint64_t id, uint32_t device,
                  uint64_t ref, uint64_t *dim, size_t ndim);

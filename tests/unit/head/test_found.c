@@ -224,22 +224,6 @@ static void done(uint32_t device, uint64_t seq)
     settle();
 }
 
-static void fails(uint64_t seq)
-{
-    Plasmon__V1__WorkerFrame frame     = PLASMON__V1__WORKER_FRAME__INIT;
-    Plasmon__V1__LaunchFailure failure = PLASMON__V1__LAUNCH_FAILURE__INIT;
-    Plasmon__V1__LaunchFailure *list[] = {&failure};
-    struct pl_err err                  = {0};
-
-    failure.seq    = seq;
-    failure.status = PLASMON_EFUNCTION;
-    failure.text   = (char *)(uintptr_t) "no";
-    frame.failed   = list;
-    frame.n_failed = 1;
-    ASSERT_OK(head_core_worker_frame(world.core, 0, &frame, &err));
-    settle();
-}
-
 static void lose_host(void)
 {
     test_expect_log();
@@ -334,7 +318,7 @@ TEST(what_fails_is_told_with_the_failure_of_the_task)
     make();
     publish(1);
     look_up(500, MADE);
-    fails(1);
+    core_fail(world.core, 0, 1, PLASMON_EFUNCTION, "no");
     expect_failed(PLASMON_EFUNCTION);
     ASSERT_CONTAINS(world.seeker.text, "task 10");
     ASSERT_EQ(world.maker.failed_count, 1);
@@ -349,7 +333,7 @@ TEST(what_fails_with_its_input_is_told_at_once)
     run(11, PLASMON__V1__MODE__MODE_INOUT, 0, 0);
     publish(1);
     look_up(500, MADE);
-    fails(1);
+    core_fail(world.core, 0, 1, PLASMON_EFUNCTION, "no");
     expect_failed(PLASMON_EDEPENDENCY);
     done(0, 2);
     expect_failed(PLASMON_EDEPENDENCY);
@@ -361,7 +345,7 @@ TEST(what_has_failed_is_told_with_the_answer)
     begin(0);
     make();
     publish(1);
-    fails(1);
+    core_fail(world.core, 0, 1, PLASMON_EFUNCTION, "no");
     look_up(500, MADE);
     ASSERT_TRUE(world.seeker.pending);
     ASSERT_EQ(world.seeker.frames, 1);
@@ -394,10 +378,10 @@ TEST(of_several_tasks_the_first_that_fails_is_told_and_no_other)
 {
     look_up_of_three();
     done(0, 1);
-    fails(3);
+    core_fail(world.core, 0, 3, PLASMON_EFUNCTION, "no");
     expect_failed(PLASMON_EFUNCTION);
     ASSERT_CONTAINS(world.seeker.text, "task 12");
-    fails(2);
+    core_fail(world.core, 0, 2, PLASMON_EFUNCTION, "no");
     expect_failed(PLASMON_EFUNCTION);
     end();
 }

@@ -1212,21 +1212,6 @@ TEST(a_launch_fails_with_what_it_reads_before_it_overwrites_it)
 }
 
 /* The front launch of a device is reported failed, all others behind it done. */
-static void fails(struct world *world, uint32_t device, uint64_t seq)
-{
-    Plasmon__V1__WorkerFrame frame     = PLASMON__V1__WORKER_FRAME__INIT;
-    Plasmon__V1__LaunchFailure failed  = PLASMON__V1__LAUNCH_FAILURE__INIT,
-                               *list[] = {&failed};
-
-    failed.seq     = seq;
-    failed.status  = PLASMON_EFUNCTION;
-    failed.text    = (char *)(uintptr_t) "no";
-    frame.n_failed = 1;
-    frame.failed   = list;
-    ASSERT_OK(head_core_worker_frame(world->core, device, &frame, &err));
-    head_core_flush(world->core);
-}
-
 /* The failure comes when the launch is on its way: the outcome is the same. */
 TEST(a_launch_does_not_fail_with_what_it_overwrites_before_it_reads_it)
 {
@@ -1236,7 +1221,7 @@ TEST(a_launch_does_not_fail_with_what_it_overwrites_before_it_reads_it)
         out(&world, 0, device, 1, 0);
         overwrite_half(&world, 0, device, 1, 1, SCALE);
         overwrite_and_update(&world, 7);
-        fails(&world, device, 2);
+        core_fail(world.core, device, 2, PLASMON_EFUNCTION, "no");
         all_done(&world);
         ASSERT_EQ(failures, 1);
         world_end(&world);
@@ -1251,7 +1236,7 @@ TEST(a_launch_fails_when_what_it_reads_before_it_overwrites_it_does)
         out(&world, 0, device, 1, 0);
         overwrite_half(&world, 0, device, 1, 0, SCALE);
         overwrite_and_update(&world, 7);
-        fails(&world, device, 2);
+        core_fail(world.core, device, 2, PLASMON_EFUNCTION, "no");
         all_done(&world);
         ASSERT_EQ(failures, 2);
         ASSERT_EQ(failure_status, PLASMON_EDEPENDENCY);

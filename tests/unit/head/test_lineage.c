@@ -193,25 +193,6 @@ static void done(struct head_core *core, uint32_t device, uint64_t seq)
     head_core_check(core);
 }
 
-/* The worker says that this launch has failed. */
-static void fails(struct head_core *core, uint32_t device, uint64_t seq,
-                  plasmon_status_t status)
-{
-    Plasmon__V1__WorkerFrame frame      = PLASMON__V1__WORKER_FRAME__INIT;
-    Plasmon__V1__LaunchFailure failure  = PLASMON__V1__LAUNCH_FAILURE__INIT;
-    Plasmon__V1__LaunchFailure *list[1] = {&failure};
-    struct pl_err err                   = {0};
-
-    failure.seq    = seq;
-    failure.status = (int32_t)status;
-    failure.text   = (char *)(uintptr_t) "no";
-    frame.failed   = list;
-    frame.n_failed = 1;
-    ASSERT_OK(head_core_worker_frame(core, device, &frame, &err));
-    head_core_flush(core);
-    head_core_check(core);
-}
-
 /* The worker has no memory for this launch. */
 static void starves(struct head_core *core, uint32_t device, uint64_t seq)
 {
@@ -583,7 +564,7 @@ TEST(a_launch_that_is_run_again_waits_for_those_that_make_what_it_was_to_update)
     ASSERT_TRUE(comes_after(launch_of(core, 0, 13), launch_of(core, 0, 12)));
 
     comes_back(core, 1, 2, 0);
-    fails(core, 0, launch_of(core, 0, 12)->seq, PLASMON_EINVAL);
+    core_fail(core, 0, launch_of(core, 0, 12)->seq, PLASMON_EINVAL, "no");
     all_done(core);
     ASSERT_EQ(told.failed, 2); /* it, and who depends on it */
     finish(core);
@@ -807,7 +788,7 @@ TEST(what_a_second_run_made_of_a_call_whose_first_one_fails_is_not_shown)
     uint64_t session;
     struct head_core *core = runs_beside(&session);
 
-    fails(core, 0, 1, PLASMON_EFUNCTION);
+    core_fail(core, 0, 1, PLASMON_EFUNCTION, "no");
     ASSERT_EQ(told.failed, 2); /* it, and who reads what it makes */
     ASSERT_EQ(told.status, PLASMON_EDEPENDENCY);
     all_done(core);
@@ -1353,7 +1334,7 @@ TEST(a_function_that_fails_is_run_again_as_often_as_its_call_says)
     head_core_flush(core);
     for (uint64_t seq = 1; seq <= 3; seq++) {
         ASSERT_EQ(told.failed, 0);
-        fails(core, 0, seq, PLASMON_EFUNCTION);
+        core_fail(core, 0, seq, PLASMON_EFUNCTION, "no");
     }
     ASSERT_EQ(told.failed, 1);
     ASSERT_STATUS(told.status, PLASMON_EFUNCTION);
@@ -1462,10 +1443,10 @@ TEST(
     session = core_client(core);
     make(core, session, 1, 0);
     derive(core, session, 2, 1, 1, 5); /* a copy, and the task itself */
-    fails(core, 1, 1, PLASMON_EDEPENDENCY);
+    core_fail(core, 1, 1, PLASMON_EDEPENDENCY, "no");
     done(core, 1, 1);
     ASSERT_EQ(told.failed, 0); /* why is not known */
-    fails(core, 0, 1, PLASMON_EDEVMEM);
+    core_fail(core, 0, 1, PLASMON_EDEVMEM, "no");
     ASSERT_EQ(told.failed, 2);
     done(core, 0, 1);
     done(core, 1, 2);

@@ -1235,23 +1235,6 @@ TEST(and_what_comes_back_may_take_it)
     end();
 }
 
-static void fails(uint64_t seq)
-{
-    Plasmon__V1__WorkerFrame frame     = PLASMON__V1__WORKER_FRAME__INIT;
-    Plasmon__V1__LaunchFailure failure = PLASMON__V1__LAUNCH_FAILURE__INIT;
-    Plasmon__V1__LaunchFailure *list[] = {&failure};
-    struct pl_err err                  = {0};
-
-    failure.seq    = seq;
-    failure.status = PLASMON_EFUNCTION;
-    failure.text   = (char *)(uintptr_t) "no";
-    frame.failed   = list;
-    frame.n_failed = 1;
-    ASSERT_OK(head_core_worker_frame(core, 0, &frame, &err));
-    head_core_flush(core);
-    head_core_check(core);
-}
-
 /* Which needs no copy anywhere. */
 TEST(what_has_failed_goes_for_it_also_where_nothing_is_spilled)
 {
@@ -1265,7 +1248,7 @@ TEST(what_has_failed_goes_for_it_also_where_nothing_is_spilled)
     make(1, 1);
     done();
     make(2, 1);
-    fails(device->seq_last);
+    core_fail(core, 0, device->seq_last, PLASMON_EFUNCTION, "no");
     ASSERT_EQ(device->bytes_planned, 2 * VALUE);
     call(20, &kept, 1, PLASMON__V1__MODE__MODE_IN);
     starved(device->seq_last, VALUE);
