@@ -14,7 +14,7 @@
  * costs 20 us between two devices, and two words 5). Only copies by engines, words, marks (which are that word, too) and waits can be put in where it is away; for all else it comes home. Nothing
  * is waited for that was not enqueued before, so what docs/ordering.md says of hazards holds: the word stands behind what the stream holds, and so it does with one context.
  *
- * IN ONE STREAM THERE are its waits, copies and words, and not, as at home (copy.c), the copies in one beside: a stream with nothing but waits and words in it is served by the engine for kernels, which takes turns of a
+ * IN ONE STREAM THERE are its waits, copies and words, and not, as at home (copy.c), the copies in one beside: a stream with nothing but waits and words in it seems to be served by the engine for kernels, which takes turns of a
  * millisecond or so between contexts that have work for it. With one beside, copies were 3 % faster while the other process did nothing, and all-reduces on two H200s fell from 328 to 144 GB/s.
  *
  * WHEN somebody says so (device_engines_open()): a context costs 524 MiB of the other device, and a thread some seconds. Where it cannot be had (no room, a compute
