@@ -588,6 +588,8 @@ bool worker_front_quiet(
     struct worker_core *core); /* it is; if not, the front waits for that */
 uint32_t worker_stream_choose(struct worker_core *core,
                               struct worker_launch *launch); /* once; then the same */
+uint64_t worker_piece_bytes(const struct worker_launch *launch,
+                            const struct worker_piece *piece);
 /* Whose engines copy a piece of it (NULL: there is none): before the waits of the launch for the first one, and before each, so many bytes. */
 plasmon_status_t worker_stream_source(struct worker_core *core,
                                       const struct worker_launch *launch,

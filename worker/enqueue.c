@@ -119,8 +119,7 @@ static plasmon_status_t piece_enqueue(struct worker_core *core,
                                       struct pl_err *err)
 {
     const struct worker_operand *to = &launch->operands[piece->operand];
-    uint64_t piece_bytes =
-        (uint64_t)pl_box_elements(&piece->box) * pl_dtype_bytes(to->arg.dtype);
+    uint64_t piece_bytes            = worker_piece_bytes(launch, piece);
     struct worker_source from;
     plasmon_status_t status = worker_piece_source(core, piece, to->arg.dtype, &from, err);
 

@@ -584,15 +584,19 @@ void worker_launch_describe(const struct worker_launch *launch, struct pl_str *o
                   (unsigned long long)launch->client);
 }
 
-static uint64_t piece_bytes(const struct worker_launch *launch)
+uint64_t worker_piece_bytes(const struct worker_launch *launch,
+                            const struct worker_piece *piece)
+{
+    return (uint64_t)pl_box_elements(&piece->box) *
+           pl_dtype_bytes(launch->operands[piece->operand].arg.dtype);
+}
+
+static uint64_t pieces_bytes(const struct worker_launch *launch)
 {
     uint64_t bytes = 0;
 
     for (uint32_t i = 0; i < launch->piece_count; i++) {
-        const struct worker_piece *piece = &launch->pieces[i];
-
-        bytes += (uint64_t)pl_box_elements(&piece->box) *
-                 pl_dtype_bytes(launch->operands[piece->operand].arg.dtype);
+        bytes += worker_piece_bytes(launch, &launch->pieces[i]);
     }
     return bytes;
 }
@@ -639,7 +643,7 @@ static void facts_of_bytes(const struct worker_core *core,
         facts->bytes = worker_operand_bytes_shown(&launch->operands[0]);
         break;
     case PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY:
-        facts->bytes = piece_bytes(launch); /* perhaps a part of its buffer */
+        facts->bytes = pieces_bytes(launch); /* perhaps a part of its buffer */
         facts->peer  = foreign_source(core, launch);
         facts->route = worker_host_device_of(core, facts->peer) == core->config.host_device
                            ? WORKER_ROUTE_LOCAL

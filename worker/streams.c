@@ -281,13 +281,6 @@ static uint32_t send_stream(struct worker_core *core, const struct worker_launch
 
 enum { FROM_NOBODY = 0, FROM_SEVERAL = UINT32_MAX };
 
-static uint64_t piece_bytes(const struct worker_launch *launch,
-                            const struct worker_piece *piece)
-{
-    return (uint64_t)pl_box_elements(&piece->box) *
-           pl_dtype_bytes(launch->operands[piece->operand].arg.dtype);
-}
-
 static uint32_t piece_from(const struct worker_core *core, const struct worker_piece *piece)
 {
     return worker_host_device_of(core, wire_buffer_device(piece->src));
@@ -307,7 +300,7 @@ static struct copied copied_by(const struct worker_core *core,
 
     for (uint32_t i = 0; i < launch->piece_count; i++) {
         uint32_t device = piece_from(core, &launch->pieces[i]);
-        uint64_t bytes  = piece_bytes(launch, &launch->pieces[i]);
+        uint64_t bytes  = worker_piece_bytes(launch, &launch->pieces[i]);
 
         if (device == core->config.host_device) {
             continue;

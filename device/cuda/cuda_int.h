@@ -129,6 +129,9 @@ static inline struct device_cuda_stream *device_cuda_stream_of(struct device_str
 /* The driver's handle of the device that the rest of Plasmon knows by this ordinal (device_slice_take()). ENOENT: it is another process's. */
 plasmon_status_t device_cuda_handle(uint32_t ordinal, CUdevice *out_device) PL_MUST_CHECK;
 plasmon_status_t device_cuda_enter(struct device_cuda *cuda) PL_MUST_CHECK;
+/* Of this process, on whichever device. */
+plasmon_status_t device_cuda_enter_context(struct device_cuda *cuda,
+                                           CUcontext context) PL_MUST_CHECK;
 void device_cuda_lost(
     struct device_cuda *cuda,
     const char *text); /* the context is gone: remember the first reason */

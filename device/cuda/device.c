@@ -191,15 +191,20 @@ static plasmon_status_t cuda_probe(uint32_t ordinal, struct device_info *out_inf
 
 /* ------------------------------------------------------------------------------------------------ open */
 
-plasmon_status_t device_cuda_enter(struct device_cuda *cuda)
+plasmon_status_t device_cuda_enter_context(struct device_cuda *cuda, CUcontext context)
 {
     CUcontext current;
 
     if (device_cuda_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
-        current == cuda->context) {
+        current == context) {
         return PLASMON_OK;
     }
-    return DEVICE_CU(cuda, cuCtxSetCurrent(cuda->context));
+    return DEVICE_CU(cuda, cuCtxSetCurrent(context));
+}
+
+plasmon_status_t device_cuda_enter(struct device_cuda *cuda)
+{
+    return device_cuda_enter_context(cuda, cuda->context);
 }
 
 /* A kernel that is loaded on its first launch would block there: see design, one order. */

@@ -99,24 +99,14 @@ void device_cuda_lane_destroy(struct device_cuda *cuda, const struct device_cuda
     }
 }
 
-static plasmon_status_t context_enter(struct device_cuda *cuda, CUcontext context)
-{
-    CUcontext current;
-
-    if (device_cuda_driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS &&
-        current == context) {
-        return PLASMON_OK;
-    }
-    return DEVICE_CU(cuda, cuCtxSetCurrent(context));
-}
-
 plasmon_status_t device_cuda_here(struct device_cuda_stream *stream, CUstream *out_on)
 {
     if (stream->keep != NULL) {
         device_cuda_stream_flush(&stream->base);
     }
     *out_on = stream->at->stream;
-    return context_enter(device_cuda_of(stream->base.device), stream->at->context);
+    return device_cuda_enter_context(device_cuda_of(stream->base.device),
+                                     stream->at->context);
 }
 
 /*
@@ -157,17 +147,17 @@ static plasmon_status_t lane_behind(struct device_cuda_stream *stream,
                                     const struct device_cuda_lane *to)
 {
     struct device_cuda *cuda = device_cuda_of(stream->base.device);
-    plasmon_status_t status  = context_enter(cuda, from->context);
+    plasmon_status_t status  = device_cuda_enter_context(cuda, from->context);
 
     if (status == PLASMON_OK &&
         device_cuda_driver.cuStreamQuery(from->stream) == CUDA_SUCCESS) {
-        return context_enter(cuda, to->context); /* all of that is over */
+        return device_cuda_enter_context(cuda, to->context); /* all of that is over */
     }
     if (status == PLASMON_OK) {
         status = way_write(stream, from->stream);
     }
     if (status == PLASMON_OK) {
-        status = context_enter(cuda, to->context);
+        status = device_cuda_enter_context(cuda, to->context);
     }
     if (status == PLASMON_OK) {
         status = DEVICE_CU(cuda, cuStreamWaitValue64(to->stream, stream->way_at,
@@ -517,7 +507,8 @@ plasmon_status_t device_cuda_source(struct device_stream *base, uint32_t ordinal
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
     struct device_cuda *cuda          = device_cuda_of(base->device);
     struct device_cuda_lane *lane     = NULL;
-    struct device_cuda_far *far       = far_find(cuda, ordinal);
+    struct device_cuda_far *far =
+        ordinal != cuda->base.info.ordinal ? far_find(cuda, ordinal) : NULL;
 
     if (stream->home.aside == NULL) {
         return PLASMON_OK; /* not for copies */

@@ -197,28 +197,23 @@ bool fake_memory_open(CUdeviceptr at, uint64_t bytes, int device, bool writes)
     return open;
 }
 
-static int access_file(const char *path)
-{
-    return access(path, F_OK);
-}
-
-CUresult fake_cuMemSetAccess(CUdeviceptr where, size_t bytes, const CUmemAccessDesc *access,
-                             size_t access_count)
+CUresult fake_cuMemSetAccess(CUdeviceptr where, size_t bytes, const CUmemAccessDesc *opened,
+                             size_t opened_count)
 {
     const char *shut = getenv("FAKE_CUDA_SHUT");
     bool writable    = false;
     struct mapped *one;
 
     COUNT(cuMemSetAccess);
-    if (shut != NULL && access_count > 0 && fake_device_is_far(access[0].location.id) &&
-        access_file(shut) == 0) {
+    if (shut != NULL && opened_count > 0 && fake_device_is_far(opened[0].location.id) &&
+        access(shut, F_OK) == 0) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     fake_lock();
     one = mapped_find(where);
-    for (size_t i = 0; i < access_count; i++) {
-        uint64_t bit = UINT64_C(1) << access[i].location.id;
-        bool writes  = access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    for (size_t i = 0; i < opened_count; i++) {
+        uint64_t bit = UINT64_C(1) << opened[i].location.id;
+        bool writes  = opened[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 
         writable |= writes;
         if (one != NULL) {
