@@ -367,6 +367,18 @@ plasmon_status_t device_stream_source(struct device_stream *stream, uint32_t ord
                : PLASMON_OK;
 }
 
+bool device_stream_words_late(const struct device_stream *stream)
+{
+    return stream->device->ops->words_late != NULL &&
+           stream->device->ops->words_late(stream);
+}
+
+plasmon_status_t device_stream_settle(struct device_stream *stream)
+{
+    return stream->device->ops->settle != NULL ? stream->device->ops->settle(stream)
+                                               : PLASMON_OK;
+}
+
 uint32_t device_stream_engines(const struct device_stream *stream)
 {
     return stream->device->ops->engines != NULL ? stream->device->ops->engines(stream)

@@ -209,6 +209,10 @@ enum device_engines device_engines_state(struct device *device, uint32_t ordinal
  * before (device/cuda/far.c). Until the next call all copies of device memory in this stream must come from there, if it is another device.
  */
 plasmon_status_t device_stream_source(struct device_stream *stream, uint32_t ordinal);
+/* A copy that is put in next may begin before a word is written that was put in before it (never before what that word is about is over). */
+bool device_stream_words_late(const struct device_stream *stream);
+/* What is put in next begins when all words that were put in before are written. */
+plasmon_status_t device_stream_settle(struct device_stream *stream);
 
 /* Ordinal of the device whose engines copy what is put in next. */
 uint32_t device_stream_engines(const struct device_stream *stream);

@@ -66,6 +66,8 @@ struct device_ops {
     void (*engines_open)(struct device *device, uint32_t ordinal);
     enum device_engines (*engines_state)(struct device *device, uint32_t ordinal);
     plasmon_status_t (*source)(struct device_stream *stream, uint32_t ordinal);
+    bool (*words_late)(const struct device_stream *stream);
+    plasmon_status_t (*settle)(struct device_stream *stream);
     uint32_t (*engines)(const struct device_stream *stream);
     plasmon_status_t (*join)(struct device_stream *stream, struct device_stream *other);
 

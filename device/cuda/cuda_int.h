@@ -46,6 +46,8 @@ struct device_cuda_lane {
     struct device_cuda_far *far; /* whose it is; NULL: this device's own */
     CUstream stream;
     CUstream aside;     /* where its large copies run (copy.c); NULL: in it */
+    CUstream words;     /* where its words are written (far.c); NULL: in it */
+    bool words_behind;  /* that is behind all that `stream` holds */
     CUevent join_event; /* for joins of this stream with others */
 };
 
@@ -214,14 +216,19 @@ void device_cuda_exec_destroy(struct device_exec *exec);
 /* far.c */
 plasmon_status_t device_cuda_far_init(struct device_cuda *cuda);
 void device_cuda_far_finish(struct device_cuda *cuda); /* when there are no streams */
-/* Of context `in`, which is current; with an aside or without. cuda: whose loss an error may mean; NULL: nobody's. */
+/* Of context `in`, which is current; with nothing beside its stream. cuda: whose loss an error may mean; NULL: nobody's. */
 plasmon_status_t device_cuda_lane_create(struct device_cuda *cuda, CUcontext in,
-                                         uint32_t ordinal, int priority, bool aside,
+                                         uint32_t ordinal, int priority,
                                          struct device_cuda_lane *out);
+/* What is beside it: `aside`, or `words`. */
+plasmon_status_t device_cuda_lane_beside(struct device_cuda *cuda, int priority,
+                                         CUstream *out);
 void device_cuda_lane_destroy(struct device_cuda *cuda,
                               const struct device_cuda_lane *lane);
 /* For what any context can do: words, events of its own, engines' copies. Its context is current then, and *out_on the stream there. */
 plasmon_status_t device_cuda_here(struct device_cuda_stream *stream, CUstream *out_on);
+/* Likewise, for what says that all the stream holds is over: words, events. */
+plasmon_status_t device_cuda_tail(struct device_cuda_stream *stream, CUstream *out_on);
 void device_cuda_far_home(struct device_cuda_stream *stream);
 /* Before a copy: home, if the device that it is at may not reach all that is mapped. */
 void device_cuda_far_check(struct device_cuda_stream *stream);
@@ -235,6 +242,8 @@ void device_cuda_far_leave(struct device_cuda_stream *stream); /* it ends */
 void device_cuda_engines_open(struct device *device, uint32_t ordinal);
 enum device_engines device_cuda_engines_state(struct device *device, uint32_t ordinal);
 plasmon_status_t device_cuda_source(struct device_stream *stream, uint32_t ordinal);
+bool device_cuda_words_late(const struct device_stream *stream);
+plasmon_status_t device_cuda_settle(struct device_stream *stream);
 uint32_t device_cuda_engines(const struct device_stream *stream);
 /* The first answer of a stream there that is neither done nor running. Under `lock`. */
 CUresult device_cuda_far_query_locked(struct device_cuda *cuda);

@@ -14,8 +14,11 @@
  * costs 20 us between two devices, and two words 5). Only copies by engines, words, marks (which are that word, too) and waits can be put in where it is away; for all else it comes home. Nothing
  * is waited for that was not enqueued before, so what docs/ordering.md says of hazards holds: the word stands behind what the stream holds, and so it does with one context.
  *
- * IN ONE STREAM THERE are its waits, copies and words, and not, as at home (copy.c), the copies in one beside: a stream with nothing but waits and words in it seems to be served by the engine for kernels, which takes turns of a
- * millisecond or so between contexts that have work for it. With one beside, copies were 3 % faster while the other process did nothing, and all-reduces on two H200s fell from 328 to 144 GB/s.
+ * WORDS BESIDE. At home the copies have a stream beside the one with waits and words (copy.c). There it is the words that have one: waits and copies are in one stream, and
+ * words in another, which is behind it by an event each time. For a stream that has held no copy, and waits for a word, is served by the engine for kernels, and that takes turns of a millisecond or so between
+ * contexts: 16 MiB both ways went at 32 GB/s, and all-reduces on two H200s fell from 328 to 144. A stream that has held a copy is served by that copy's engine from then on, waits and all; and one that
+ * waits for events only does no harm. (A copy of 4 bytes to the host helps, too, but then each word waits for what goes to the host: 127 GB/s beside such copies, in place of 659.) So what follows in the stream may
+ * begin before a word is written that comes before it. That is all the same to who waits for the word; what it means for who looks at it after a death says worker/begun.c.
  *
  * WHEN somebody says so (device_engines_open()): a context costs 524 MiB of the other device, and a thread some seconds. Where it cannot be had (no room, a compute
  * mode that is not DEFAULT, a device that is hidden), this device reads.
@@ -29,6 +32,7 @@
 #include <sys/mman.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #define ROOM_BYTES \
@@ -63,7 +67,7 @@ struct device_cuda_far {
 /* ------------------------------------------------------------------------------------------------ lanes */
 
 plasmon_status_t device_cuda_lane_create(struct device_cuda *cuda, CUcontext in,
-                                         uint32_t ordinal, int priority, bool aside,
+                                         uint32_t ordinal, int priority,
                                          struct device_cuda_lane *out)
 {
     struct device_cuda_lane lane = {.context = in, .ordinal = ordinal};
@@ -73,10 +77,6 @@ plasmon_status_t device_cuda_lane_create(struct device_cuda *cuda, CUcontext in,
     if (status == PLASMON_OK) {
         status = DEVICE_CU(cuda, cuEventCreate(&lane.join_event, CU_EVENT_DISABLE_TIMING));
     }
-    if (status == PLASMON_OK && aside) {
-        status = DEVICE_CU(cuda, cuStreamCreateWithPriority(
-                                     &lane.aside, CU_STREAM_NON_BLOCKING, priority));
-    }
     if (status != PLASMON_OK) {
         device_cuda_lane_destroy(cuda, &lane); /* the first error counts */
         return status;
@@ -85,11 +85,21 @@ plasmon_status_t device_cuda_lane_create(struct device_cuda *cuda, CUcontext in,
     return PLASMON_OK;
 }
 
+plasmon_status_t device_cuda_lane_beside(struct device_cuda *cuda, int priority,
+                                         CUstream *out)
+{
+    return DEVICE_CU(cuda,
+                     cuStreamCreateWithPriority(out, CU_STREAM_NON_BLOCKING, priority));
+}
+
 void device_cuda_lane_destroy(struct device_cuda *cuda, const struct device_cuda_lane *lane)
 {
     if (lane->aside != NULL) {
         (void)DEVICE_CU(cuda,
                         cuStreamDestroy(lane->aside)); /* logged; nothing else to do */
+    }
+    if (lane->words != NULL) {
+        (void)DEVICE_CU(cuda, cuStreamDestroy(lane->words)); /* likewise */
     }
     if (lane->join_event != NULL) {
         (void)DEVICE_CU(cuda, cuEventDestroy(lane->join_event)); /* likewise */
@@ -99,14 +109,60 @@ void device_cuda_lane_destroy(struct device_cuda *cuda, const struct device_cuda
     }
 }
 
-plasmon_status_t device_cuda_here(struct device_cuda_stream *stream, CUstream *out_on)
+/* The lane's context is current. */
+static plasmon_status_t lane_tail(struct device_cuda *cuda, struct device_cuda_lane *lane,
+                                  CUstream *out_on)
+{
+    plasmon_status_t status;
+
+    *out_on = lane->words != NULL ? lane->words : lane->stream;
+    if (lane->words == NULL || lane->words_behind) {
+        return PLASMON_OK;
+    }
+    status = DEVICE_CU(cuda, cuEventRecord(lane->join_event, lane->stream));
+    if (status == PLASMON_OK) {
+        status = DEVICE_CU(
+            cuda, cuStreamWaitEvent(lane->words, lane->join_event, CU_EVENT_WAIT_DEFAULT));
+    }
+    lane->words_behind = status == PLASMON_OK;
+    return status;
+}
+
+static plasmon_status_t enter_where_it_is(struct device_cuda_stream *stream)
 {
     if (stream->keep != NULL) {
         device_cuda_stream_flush(&stream->base);
     }
-    *out_on = stream->at->stream;
     return device_cuda_enter_context(device_cuda_of(stream->base.device),
                                      stream->at->context);
+}
+
+plasmon_status_t device_cuda_here(struct device_cuda_stream *stream, CUstream *out_on)
+{
+    plasmon_status_t status = enter_where_it_is(stream);
+
+    stream->at->words_behind = false;
+    *out_on                  = stream->at->stream;
+    return status;
+}
+
+plasmon_status_t device_cuda_tail(struct device_cuda_stream *stream, CUstream *out_on)
+{
+    plasmon_status_t status = enter_where_it_is(stream);
+
+    return status == PLASMON_OK
+               ? lane_tail(device_cuda_of(stream->base.device), stream->at, out_on)
+               : status;
+}
+
+/* All that it holds is over; an error is not. Its context is current. */
+static CUresult lane_query(const struct device_cuda_lane *lane)
+{
+    CUresult result = device_cuda_driver.cuStreamQuery(lane->stream);
+
+    return result == CUDA_SUCCESS && lane->words != NULL
+               ? device_cuda_driver.cuStreamQuery(lane->words)
+               : result;
 }
 
 /*
@@ -143,22 +199,26 @@ static plasmon_status_t way_write(struct device_cuda_stream *stream, CUstream on
 
 /* What `to` holds from now on comes behind what `from` holds, by the word of the stream that `from` is of. */
 static plasmon_status_t lane_behind(struct device_cuda_stream *stream,
-                                    const struct device_cuda_lane *from,
-                                    const struct device_cuda_lane *to)
+                                    struct device_cuda_lane *from,
+                                    struct device_cuda_lane *to)
 {
     struct device_cuda *cuda = device_cuda_of(stream->base.device);
+    CUstream on              = from->stream;
     plasmon_status_t status  = device_cuda_enter_context(cuda, from->context);
 
-    if (status == PLASMON_OK &&
-        device_cuda_driver.cuStreamQuery(from->stream) == CUDA_SUCCESS) {
+    if (status == PLASMON_OK && lane_query(from) == CUDA_SUCCESS) {
         return device_cuda_enter_context(cuda, to->context); /* all of that is over */
     }
     if (status == PLASMON_OK) {
-        status = way_write(stream, from->stream);
+        status = lane_tail(cuda, from, &on);
+    }
+    if (status == PLASMON_OK) {
+        status = way_write(stream, on);
     }
     if (status == PLASMON_OK) {
         status = device_cuda_enter_context(cuda, to->context);
     }
+    to->words_behind = false;
     if (status == PLASMON_OK) {
         status = DEVICE_CU(cuda, cuStreamWaitValue64(to->stream, stream->way_at,
                                                      stream->way_value,
@@ -197,7 +257,7 @@ plasmon_status_t device_cuda_far_mark(struct device_cuda_stream *stream,
                                       uint64_t *out_value)
 {
     CUstream on;
-    plasmon_status_t status = device_cuda_here(stream, &on);
+    plasmon_status_t status = device_cuda_tail(stream, &on);
 
     if (status == PLASMON_OK) {
         status = way_write(stream, on);
@@ -368,9 +428,14 @@ static plasmon_status_t far_open(struct device_cuda_far *far)
         status = has_room();
     }
     for (uint32_t i = 0; status == PLASMON_OK && i < DEVICE_CUDA_FAR_LANES; i++) {
-        status            = device_cuda_lane_create(NULL, far->context, far->ordinal,
-                                                    far->cuda->priority_high, false, &far->lanes[i]);
-        far->lanes[i].far = far;
+        struct device_cuda_lane *lane = &far->lanes[i];
+        int priority                  = far->cuda->priority_high;
+
+        status = device_cuda_lane_create(NULL, far->context, far->ordinal, priority, lane);
+        if (status == PLASMON_OK) {
+            status = device_cuda_lane_beside(NULL, priority, &lane->words);
+        }
+        lane->far = far;
     }
     if (status == PLASMON_OK) {
         status = words_work(far);
@@ -395,11 +460,15 @@ static void far_close(struct device_cuda_far *far)
 static void *far_run(void *user)
 {
     struct device_cuda_far *far = user;
+    uint64_t begun_ns           = pl_now_ns();
     plasmon_status_t status     = far_open(far);
 
     if (status == PLASMON_OK) {
-        pl_info("device", "GPU %u: what comes from GPU %u is copied by the engines of that",
-                far->cuda->base.info.ordinal, far->ordinal);
+        pl_info("device",
+                "GPU %u: what comes from GPU %u is copied by the engines of that, "
+                "which took %llu ms",
+                far->cuda->base.info.ordinal, far->ordinal,
+                (unsigned long long)((pl_now_ns() - begun_ns) / 1000000));
         return NULL;
     }
     pl_info("device", "GPU %u: what comes from GPU %u is copied by its own engines: %s",
@@ -519,6 +588,26 @@ plasmon_status_t device_cuda_source(struct device_stream *base, uint32_t ordinal
     return go(stream, lane != NULL ? lane : &stream->home);
 }
 
+bool device_cuda_words_late(const struct device_stream *base)
+{
+    const struct device_cuda_stream *stream = (const void *)base;
+
+    return stream->at->words != NULL;
+}
+
+plasmon_status_t device_cuda_settle(struct device_stream *base)
+{
+    struct device_cuda_stream *stream = device_cuda_stream_of(base);
+    CUstream on, words;
+    plasmon_status_t status = device_cuda_tail(stream, &words);
+
+    if (status == PLASMON_OK) {
+        status = device_cuda_here(stream, &on);
+    }
+    return status == PLASMON_OK && on != words ? device_cuda_go_behind(stream, on, words)
+                                               : status;
+}
+
 uint32_t device_cuda_engines(const struct device_stream *base)
 {
     const struct device_cuda_stream *stream = (const void *)base;
@@ -552,7 +641,7 @@ CUresult device_cuda_far_query_locked(struct device_cuda *cuda)
             CUresult result                         = CUDA_SUCCESS;
 
             if (holder != NULL && atomic_load(&far->state) == FAR_READY) {
-                result = device_cuda_driver.cuStreamQuery(far->lanes[k].stream);
+                result = lane_query(&far->lanes[k]);
             }
             if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
                 atomic_store(&far->state, FAR_REFUSED); /* its device is lost, .. */

@@ -63,11 +63,14 @@ plasmon_status_t device_cuda_stream_create(struct device *device, unsigned flags
 
     status = device_cuda_enter(cuda);
     if (status == PLASMON_OK) {
-        status =
-            device_cuda_lane_create(cuda, cuda->context, device->info.ordinal, priority,
-                                    (flags & DEVICE_STREAM_COPIES) != 0, &stream->home);
+        status = device_cuda_lane_create(cuda, cuda->context, device->info.ordinal,
+                                         priority, &stream->home);
+    }
+    if (status == PLASMON_OK && (flags & DEVICE_STREAM_COPIES) != 0) {
+        status = device_cuda_lane_beside(cuda, priority, &stream->home.aside);
     }
     if (status != PLASMON_OK) {
+        device_cuda_lane_destroy(cuda, &stream->home);
         pl_free(stream);
         return status;
     }
@@ -111,7 +114,7 @@ plasmon_status_t device_cuda_stream_sync(struct device_stream *base, struct pl_e
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
     struct device_cuda *cuda          = cuda_of(stream);
     CUstream on;
-    plasmon_status_t status = device_cuda_here(stream, &on);
+    plasmon_status_t status = device_cuda_tail(stream, &on);
 
     if (status == PLASMON_OK) {
         status = DEVICE_CU(cuda, cuStreamSynchronize(on));
@@ -173,7 +176,7 @@ plasmon_status_t device_cuda_signal(struct device_stream *base, uint64_t *word,
         return PLASMON_ENOTSUP; /* a captured value is a constant */
     }
     if (status == PLASMON_OK) {
-        status = device_cuda_here(stream, &on);
+        status = device_cuda_tail(stream, &on);
     }
     if (status != PLASMON_OK) {
         return status;
@@ -223,15 +226,25 @@ static CUstreamBatchMemOpParams step_of(const struct device_word_step *step,
     return params;
 }
 
+/* How many of them go into one stream. */
+static uint32_t steps_together(const struct device_cuda_lane *lane,
+                               const struct device_word_step *steps, uint32_t count)
+{
+    uint32_t n = 1;
+
+    while (n < count && (lane->words == NULL || steps[n].waits == steps[0].waits)) {
+        n++;
+    }
+    return n;
+}
+
 plasmon_status_t device_cuda_words(struct device_stream *base,
                                    const struct device_word_step *steps, uint32_t count)
 {
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
     struct device_cuda *cuda          = cuda_of(stream);
     CUstreamBatchMemOpParams params[DEVICE_WORDS_MAX];
-    CUstream on;
-    plasmon_status_t status =
-        base->records ? PLASMON_ENOTSUP : device_cuda_here(stream, &on);
+    plasmon_status_t status = base->records ? PLASMON_ENOTSUP : device_cuda_enter(cuda);
 
     for (uint32_t i = 0; i < count && status == PLASMON_OK; i++) {
         CUdeviceptr address = 0;
@@ -240,8 +253,17 @@ plasmon_status_t device_cuda_words(struct device_stream *base,
             device_cuda_host_address(cuda, steps[i].word, sizeof(*steps[i].word), &address);
         params[i] = step_of(&steps[i], address);
     }
-    return status == PLASMON_OK ? DEVICE_CU(cuda, cuStreamBatchMemOp(on, count, params, 0))
-                                : status;
+    for (uint32_t i = 0, n; i < count && status == PLASMON_OK; i += n) {
+        CUstream on;
+
+        n = steps_together(stream->at, &steps[i], count - i);
+        status =
+            steps[i].waits ? device_cuda_here(stream, &on) : device_cuda_tail(stream, &on);
+        if (status == PLASMON_OK) {
+            status = DEVICE_CU(cuda, cuStreamBatchMemOp(on, n, &params[i], 0));
+        }
+    }
+    return status;
 }
 
 /* On a thread of the driver, which must not call CUDA. */
@@ -298,12 +320,15 @@ plasmon_status_t device_cuda_join(struct device_stream *base, struct device_stre
     if (base->records) {
         return PLASMON_ENOTSUP; /* marks are for that */
     }
-    status = device_cuda_here(there, &behind);
+    status = device_cuda_here(stream, &on); /* what it keeps goes in first */
     if (status == PLASMON_OK) {
-        status = device_cuda_here(stream, &on);
+        status = device_cuda_here(there, &behind);
     }
     if (status == PLASMON_OK && stream->at->context != there->at->context) {
         return device_cuda_far_join(stream, there);
+    }
+    if (status == PLASMON_OK) {
+        status = device_cuda_tail(there, &behind);
     }
     return status == PLASMON_OK ? device_cuda_go_behind(stream, on, behind) : status;
 }

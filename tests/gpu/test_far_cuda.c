@@ -309,6 +309,57 @@ TEST(events_of_a_stream_that_is_away_are_behind_its_copies)
     far_end(&far);
 }
 
+/* Words are written by a stream beside, which must be behind all that came before each: copies, waits, other streams, and what this one held elsewhere. */
+TEST(words_of_a_stream_that_is_away_are_behind_what_it_waits_for)
+{
+    const struct timespec nap = {.tv_nsec = 10000000};
+    struct far far;
+
+    far_begin(&far);
+    far_await_all(&far);
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        uint64_t *gate = &far.c.words[0], *said = &far.c.words[1],
+                 *behind               = &far.c.words[2];
+        const uint64_t at              = 4 * i;
+        const uint8_t before[BLOCKS]   = {7, 7, 7, 7};
+        const uint8_t after[BLOCKS]    = {101, 7, 7, 7};
+        struct device_stream *stream   = far.streams[0];
+        struct device_word_step step[] = {
+            {.word = behind, .value = at + 2},
+            {.waits = true, .word = gate, .value = at + 3},
+            {.word = said, .value = at + 3},
+            {.word = behind, .value = at + 3},
+        };
+
+        ASSERT_OK(device_fill8(far.c.other, far.own, 7, CHUNK));
+        ASSERT_OK(device_stream_sync(far.c.other, NULL));
+        ASSERT_OK(device_wait(far.streams[2], gate, at + 2));
+        ASSERT_OK(device_stream_source(stream, 1));
+        ASSERT_OK(device_signal(stream, behind, at)); /* nothing to wait for */
+        ASSERT_OK(device_stream_source(stream, 0));
+        ASSERT_OK(device_wait(stream, gate, at + 1));
+        ASSERT_OK(device_stream_source(stream, 1));
+        ASSERT_OK(device_signal(stream, said, at + 1));
+        ASSERT_OK(device_stream_join(stream, far.streams[2]));
+        ASSERT_OK(device_signal(stream, said, at + 2));
+        ASSERT_OK(device_words(stream, step, PL_COUNT(step)));
+        copy_in(stream, &far, 0, far.theirs[0], 1);
+        for (uint64_t k = 0; k < 3; k++) {
+            contract_gate_open(gate, at + k);
+            (void)nanosleep(&nap, NULL);
+            ASSERT_EQ(contract_word_load(said), k == 0 && i > 0 ? at - 1 : at + k);
+            ASSERT_EQ(contract_word_load(behind), k < 2 ? at : at + 2);
+            own_expect(&far, before);
+        }
+        contract_gate_open(gate, at + 3);
+        ASSERT_OK(device_stream_sync(stream, NULL)); /* its words, too */
+        ASSERT_EQ(contract_word_load(said), at + 3);
+        ASSERT_EQ(contract_word_load(behind), at + 3);
+        own_expect(&far, after);
+    }
+    far_end(&far);
+}
+
 TEST(what_is_mapped_later_is_reached_too_and_a_stream_that_ends_leaves_its_place)
 {
     const uint8_t first[BLOCKS] = {100, 101, 102, 103};
