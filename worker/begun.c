@@ -9,6 +9,7 @@
  *   the begin    `begun` of a stream is written behind all that a launch L waits for, and right before its work (STORE_KNOWN_TELLS). As long
  *                as it is below L, neither L nor anything behind it has begun.
  *
+ *                Where words are late (core.h: source()), it says nothing of what is behind E, and SIGNALS is not said.
  *   the hold     L comes behind the write of another stream's word, which its own stream joined (store_timeline_hold). As long as that word does not show
  *                the launch that it was written after, neither L nor anything behind it has begun. Nothing is added to what the device does.
  *

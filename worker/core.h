@@ -194,10 +194,12 @@ struct worker_ops {
                                   uint32_t slot);
     /*
      * What is copied in this stream, which is one of copies, from now on comes from that device of the host, whose engines may copy it; so many bytes next. Own: from
-     * anywhere, and ours copy; bytes that come from other devices. NULL: it makes no difference.
+     * anywhere, and ours copy; bytes that come from other devices. *out_words_late: a copy that follows a word in the stream may begin before that is written; it does not
+     * once settle() is put in between. Both NULL: it makes no difference.
      */
     plasmon_status_t (*source)(void *user, uint32_t stream, uint32_t host_device,
-                               uint64_t bytes);
+                               uint64_t bytes, bool *out_words_late);
+    plasmon_status_t (*settle)(void *user, uint32_t stream);
     /* Enqueue: copy `box` from a buffer of host_device (own: local copy; other: peer copy) into a local buffer. Counts the route. */
     plasmon_status_t (*copy)(void *user, uint32_t stream, const struct pl_box *box,
                              uint32_t element_bytes, uint64_t dst_offset,
@@ -390,6 +392,8 @@ struct worker_core_config {
     /* A batch signals in between after launches on so many bytes, because such take long and somebody may wait; 0: only by count. */
     uint64_t signal_bytes;
     uint64_t mark_bytes; /* behind copies of at least so many: a mark (marks.c); 0: none */
+    uint64_t
+        large_copy_bytes; /* from other devices: which stream it goes to, and who copies, is chosen with care (streams.c) */
     /*
      * A word costs the device next to nothing. It tells the begin of every launch that overwrites in place (begun.c); false: of those that something
      * may hold up. And each function of a client has its own end: what it takes nobody knows, and who waits for one is not to wait for its batch.

@@ -212,7 +212,8 @@ struct worker_stream {
     uint64_t unsignalled_bytes; /* what they work on; over a link: counted as more */
     uint64_t signalled;        /* a write of the word up to this seq went in, or was made */
     uint64_t signalled_before; /* the one before that */
-    bool woken;                /* the core stored the word since the last wake */
+    bool words_late; /* what comes next may begin before that write (core.h: source()) */
+    bool woken;      /* the core stored the word since the last wake */
     uint64_t
         held_by; /* nothing of what comes next begins before the word of the stream ... */
     uint32_t

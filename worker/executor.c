@@ -70,14 +70,23 @@ static plasmon_status_t op_join(void *user, uint32_t stream, uint32_t other)
 }
 
 static plasmon_status_t op_source(void *user, uint32_t stream, uint32_t host_device,
-                                  uint64_t bytes)
+                                  uint64_t bytes, bool *out_words_late)
+{
+    struct worker_executor *executor = user;
+    struct device_stream *on         = executor->streams[stream];
+    plasmon_status_t status          = worker_executor_must(
+                 executor, device_stream_source(
+                               on, worker_sources_engines(&executor->sources, host_device, bytes)));
+
+    *out_words_late = device_stream_words_late(on);
+    return status;
+}
+
+static plasmon_status_t op_settle(void *user, uint32_t stream)
 {
     struct worker_executor *executor = user;
 
-    return worker_executor_must(
-        executor, device_stream_source(
-                      executor->streams[stream],
-                      worker_sources_engines(&executor->sources, host_device, bytes)));
+    return worker_executor_must(executor, device_stream_settle(executor->streams[stream]));
 }
 
 static plasmon_status_t op_mark(void *user, uint32_t stream, uint32_t slot)
@@ -305,6 +314,7 @@ const struct worker_ops worker_executor_ops = {
     .mark             = op_mark,
     .join_mark        = op_join_mark,
     .source           = op_source,
+    .settle           = op_settle,
     .copy             = worker_op_copy,
     .stage_send       = worker_op_stage_send,
     .stage_recv       = worker_op_stage_recv,

@@ -30,6 +30,7 @@
  * How many bytes of work before somebody who waits is told: about 40 us of a GPU at 3 TB/s, 100 us of a CPU. A signal takes 2.6 us of a GPU's
  * stream (limits), so that is 6%. Bytes that come over a link count eightfold (enqueue.c).
  */
+#define LARGE_COPY_BYTES (UINT64_C(32) << 20)
 #define MARK_BYTES \
     (UINT64_C(1) << 20) /* 20 us of a link; what a mark costs is not seen beside that */
 #define SIGNAL_BYTES_CUDA (UINT64_C(128) << 20)
@@ -117,6 +118,7 @@ static plasmon_status_t core_start(struct worker_daemon *daemon, struct pl_err *
         .urgent_streams    = WORKER_URGENT_STREAMS,
         .low_streams       = WORKER_LOW_STREAMS,
         .mark_bytes        = MARK_BYTES,
+        .large_copy_bytes  = LARGE_COPY_BYTES,
         .signal_bytes   = info->kind == DEVICE_CUDA ? SIGNAL_BYTES_CUDA : SIGNAL_BYTES_CPU,
         .words_cheap    = info->kind == DEVICE_CPU,
         .lone           = daemon->shared.host_device_count == 1,

@@ -13,7 +13,7 @@
  *
  * WHY A CRASH LOSES NOTHING. After a crash, launches that no word shows as done run again, and need their inputs again. So the launch that
  * overwrites comes behind the others' WORD, not just behind their work: while it has not begun, they find everything as it was; when
- * it has begun, the word covers them and they never run again. The table still has the entry of the retired buffer (STORE_RETIRED)
+ * it has begun, the word covers them and they never run again. (So it does in a stream whose words are late: core.h, settle().) The table still has the entry of the retired buffer (STORE_RETIRED)
  * until the head frees it, and two entries may share bytes. A new incarnation keeps both where they are (recover.c): peers have copies
  * of the new one in their streams, from where it lies. Everything comes again one at a time and in order, so first the
  * old content is read, then the new one written.

@@ -276,8 +276,7 @@ static uint32_t send_stream(struct worker_core *core, const struct worker_launch
  *
  * WHOSE ENGINES. The device that the bytes come from may copy them (ops->source). A stream that goes from one to another pays some microseconds, so that is for large copies.
  */
-#define PAIRED_BYTES (UINT64_C(32) << 20)
-#define SOURCE_BYTES (UINT64_C(2) << 20) /* in one piece: less may be a kernel's */
+#define SOURCE_PART 16u /* of large_copy_bytes, in one piece: less may be a kernel's */
 
 enum { FROM_NOBODY = 0, FROM_SEVERAL = UINT32_MAX };
 
@@ -318,7 +317,8 @@ static struct copied copied_by(const struct worker_core *core,
 static bool by_sources(struct worker_core *core, const struct worker_launch *launch,
                        const struct copied *copied)
 {
-    return copied->bytes >= PAIRED_BYTES && copied->least >= SOURCE_BYTES &&
+    return copied->bytes >= core->config.large_copy_bytes &&
+           copied->least >= core->config.large_copy_bytes / SOURCE_PART &&
            !worker_launch_combines(launch) &&
            !(worker_launch_is_joint(launch) && worker_pair_usable(core, launch));
 }
@@ -333,7 +333,7 @@ static uint32_t copy_stream(struct worker_core *core, struct worker_launch *laun
     const struct worker_launch *last = core->streams[behind].running.last;
 
     launch->by_sources = by_sources(core, launch, &copied);
-    if (copied.bytes < PAIRED_BYTES) {
+    if (copied.bytes < core->config.large_copy_bytes) {
         return best;
     }
     if (last != NULL && (copied.from == FROM_SEVERAL || copied.from != core->copied_from) &&
@@ -424,8 +424,9 @@ plasmon_status_t worker_stream_source(struct worker_core *core,
                                       const struct worker_piece *piece, uint64_t bytes,
                                       uint32_t stream)
 {
-    uint32_t own  = core->config.host_device;
-    uint32_t from = piece != NULL ? piece_from(core, piece) : own;
+    uint32_t own             = core->config.host_device;
+    uint32_t from            = piece != NULL ? piece_from(core, piece) : own;
+    struct worker_stream *in = &core->streams[stream];
 
     if (core->config.ops->source == NULL ||
         !worker_stream_copies(core->config.run_streams, stream)) {
@@ -436,7 +437,7 @@ plasmon_status_t worker_stream_source(struct worker_core *core,
     }
     return core->config.ops->source(core->config.user, stream,
                                     launch->by_sources ? from : own,
-                                    from != own ? bytes : 0);
+                                    from != own ? bytes : 0, &in->words_late);
 }
 
 /* ------------------------------------------------------------------------------------------------ order */
@@ -587,6 +588,20 @@ static void order_local(struct worker_core *core, struct worker_launch *launch,
     worker_begun_joined(mine, other);
 }
 
+/* What comes next in this stream begins when the words in it are written. */
+static void settle(struct worker_core *core, struct worker_launch *launch, uint32_t stream)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    if (core->streams[stream].words_late) {
+        status = core->config.ops->settle(core->config.user, stream);
+    }
+    if (status != PLASMON_OK) {
+        worker_launch_fail(launch, status,
+                           "stream %u could not be made to wait for its word", stream);
+    }
+}
+
 /* Its memory is somebody else's until these are over (reuse.c): in this stream as in others, their word comes first. */
 static void order_reuse(struct worker_core *core, struct worker_launch *launch,
                         uint32_t stream, bool *io_clear)
@@ -601,6 +616,9 @@ static void order_reuse(struct worker_core *core, struct worker_launch *launch,
         }
         if (i == stream && behind == BEHIND_WORD && core->streams[i].signalled < seq) {
             worker_stream_signal(core, i);
+        }
+        if (i == stream && behind == BEHIND_WORD) {
+            settle(core, launch, i);
         }
         order_local(core, launch, stream, seq, behind, io_clear);
     }
@@ -714,7 +732,7 @@ void worker_stream_signal(struct worker_core *core, uint32_t stream)
     if (status != PLASMON_OK) { /* the device is lost: who runs us sees its health */
         pl_error("worker", "signal of stream %u at launch %llu failed: %s", stream,
                  (unsigned long long)mine->last, pl_status_text(status));
-    } else {
+    } else if (!mine->words_late) {
         store_timeline_know(core->timeline, mine->last, STORE_KNOWN_SIGNALS);
     }
     stream_signalled(mine);

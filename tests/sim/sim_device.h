@@ -22,6 +22,7 @@ enum sim_op_kind {
     SIM_OP_RUN,
     SIM_OP_IDENTITY,
     SIM_OP_SIGNAL,
+    SIM_OP_SETTLE,
     SIM_OP_MEET,
 };
 
@@ -37,6 +38,8 @@ struct sim_op {
     enum sim_op_kind kind;
     struct pl_list link;
     uint64_t serial;      /* it went into its device as number so many; 0: it has not */
+    uint64_t number;      /* in its stream */
+    bool late;            /* SIGNAL: the stream goes on before that is written */
     uint32_t incarnation; /* of the worker that enqueued it */
     struct sim_touch touches[SIM_ARGS_MAX + 66]; /* a fold takes 65 arguments */
     uint32_t touch_count;
@@ -89,8 +92,12 @@ struct sim_stream {
     uint32_t index;
     uint64_t begun_ns; /* when it last wrote that a launch with a limit begins */
     struct pl_list ops;
+    struct pl_list words; /* signals that the stream has gone past, and that are to come */
     uint64_t enqueued;
-    uint64_t completed;
+    uint64_t passed;    /* so many it has gone past */
+    uint64_t completed; /* so many are over, and all before them */
+    uint32_t
+        from; /* the device whose engines copy what goes in: another one's, and words are late */
     uint64_t kept; /* the last so many have not gone in (device_launch_soon()) */
     uint64_t marks[WORKER_MARKS]; /* what was enqueued when it was made */
     bool running;

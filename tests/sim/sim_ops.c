@@ -85,6 +85,32 @@ static plasmon_status_t op_join_mark(void *user, uint32_t stream, uint32_t other
     return join(worker, stream, other, worker->streams[other].marks[slot]);
 }
 
+static plasmon_status_t op_settle(void *user, uint32_t stream)
+{
+    (void)sim_op_add(user, stream, SIM_OP_SETTLE);
+    sim_op_start(user, stream);
+    return PLASMON_OK;
+}
+
+/* Whoever else copies, its engines or ours, may be another one each time. What was put in elsewhere is over first, words and all. */
+static plasmon_status_t op_source(void *user, uint32_t stream, uint32_t host_device,
+                                  uint64_t bytes, bool *out_words_late)
+{
+    struct sim_worker *worker = user;
+    struct sim_stream *mine   = &worker->streams[stream];
+    uint32_t from = host_device != worker->host_device && sim_chance(worker->sim, 700)
+                        ? host_device
+                        : worker->host_device;
+
+    (void)bytes;
+    if (from != mine->from && mine->from != worker->host_device) {
+        (void)op_settle(worker, stream);
+    }
+    mine->from      = from;
+    *out_words_late = from != worker->host_device;
+    return PLASMON_OK;
+}
+
 static plasmon_status_t op_copy(void *user, uint32_t stream, const struct pl_box *box,
                                 uint32_t element_bytes, uint64_t dst_offset,
                                 const struct pl_box *dst_frame, uint32_t src_host_device,
@@ -371,6 +397,7 @@ static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
 
     op->word  = &worker->timeline->stream[stream].value;
     op->value = seq;
+    op->late  = worker->streams[stream].from != worker->host_device;
     sim_op_start(worker, stream);
     return PLASMON_OK;
 }
@@ -431,6 +458,8 @@ bool sim_op_ready(struct sim_stream *stream, struct sim_op *op)
         return chunk_taken(receiver, op->first_chunk) ||
                (receiver->timeline->stage_ready[slot].value == op->first_chunk + 1 &&
                 receiver->timeline->stage_taken.value == op->first_chunk);
+    case SIM_OP_SETTLE:
+        return pl_list_empty(&stream->words);
     case SIM_OP_MEET:
         return sim_meet_ready(op);
     default:
@@ -596,6 +625,8 @@ void sim_op_do(struct sim_stream *stream, struct sim_op *op)
         }
         sim_worker_wake(worker);
         break;
+    case SIM_OP_SETTLE:
+        break;
     case SIM_OP_MEET:
         sim_meet_do(worker, op);
         break;
@@ -604,8 +635,9 @@ void sim_op_do(struct sim_stream *stream, struct sim_op *op)
 
 void sim_op_describe(const struct sim_op *op, struct pl_str *out)
 {
-    static const char *const names[] = {"wait", "join", "copy",     "send",   "recv", "put",
-                                        "read", "run",  "identity", "signal", "meet"};
+    static const char *const names[] = {"wait",     "join",   "copy",   "send",
+                                        "recv",     "put",    "read",   "run",
+                                        "identity", "signal", "settle", "meet"};
 
     pl_str_append(out, "%s", names[op->kind]);
     switch (op->kind) {
@@ -754,6 +786,8 @@ const struct worker_ops sim_worker_ops = {
     .join             = op_join,
     .mark             = op_mark,
     .join_mark        = op_join_mark,
+    .source           = op_source,
+    .settle           = op_settle,
     .copy             = op_copy,
     .stage_send       = op_stage_send,
     .stage_recv       = op_stage_recv,

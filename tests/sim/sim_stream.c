@@ -6,6 +6,9 @@
  * A device may have fewer queues than streams. Then streams share them, and the ops of a queue start in the order in which they were enqueued: one that
  * waits holds up all behind it, whatever their streams.
  *
+ * A stream whose copies another device makes (worker/core.h: source()) goes past its words: each is written some time later, and what follows may be over by then. Joins are behind
+ * the words, too.
+ *
  * A crash drops what is queued. An op that was running has its effect or not; nobody can tell from outside.
  */
 #include "tests/sim/sim.h"
@@ -27,8 +30,10 @@ void sim_streams_init(struct sim_worker *worker)
     for (uint32_t i = 0; i < SIM_STREAMS; i++) {
         struct sim_stream *stream = &worker->streams[i];
 
-        *stream = (struct sim_stream){.worker = worker, .index = i};
+        *stream      = (struct sim_stream){.worker = worker, .index = i};
+        stream->from = worker->host_device;
         pl_list_init(&stream->ops);
+        pl_list_init(&stream->words);
     }
 }
 
@@ -38,6 +43,13 @@ static void op_free(struct sim_op *op)
     pl_free(op->data);
     pl_free(op->args);
     pl_free(op);
+}
+
+static void ops_free(struct pl_list *ops)
+{
+    while (!pl_list_empty(ops)) {
+        op_free(pl_list_first(ops, struct sim_op, link));
+    }
 }
 
 /*
@@ -88,26 +100,29 @@ void sim_streams_drop(struct sim_worker *worker, bool half)
             sim_store_writes(worker, pl_list_first(&stream->ops, struct sim_op, link));
             sim_op_do(stream, pl_list_first(&stream->ops, struct sim_op, link));
         }
-        while (!pl_list_empty(&stream->ops)) {
-            op_free(pl_list_first(&stream->ops, struct sim_op, link));
+        while (half && !pl_list_empty(&stream->words) && sim_chance(worker->sim, 500)) {
+            sim_op_do(stream, pl_list_first(&stream->words, struct sim_op, link));
+            op_free(pl_list_first(&stream->words, struct sim_op, link));
         }
+        ops_free(&stream->ops);
+        ops_free(&stream->words);
         stream->running  = false;
-        stream->enqueued = stream->completed = stream->kept = 0;
+        stream->from     = worker->host_device;
+        stream->enqueued = stream->passed = stream->completed = stream->kept = 0;
     }
 }
 
-static void op_finish(void *user, uint64_t arg, void *data)
+static void stream_count(struct sim_stream *stream)
 {
-    struct sim_stream *stream = user;
-    struct sim_worker *worker = stream->worker;
-    struct sim_op *op;
+    const struct sim_op *word = pl_list_first(&stream->words, struct sim_op, link);
 
-    (void)data;
-    if (arg != worker->life) {
-        return; /* the process that enqueued it is dead */
-    }
-    op = pl_list_first(&stream->ops, struct sim_op, link);
-    PL_CHECK(op != NULL && stream->running);
+    stream->completed = word != NULL ? word->number - 1 : stream->passed;
+}
+
+static void op_effect(struct sim_stream *stream, struct sim_op *op)
+{
+    struct sim_worker *worker = stream->worker;
+
     if (worker->sim->trace) {
         struct pl_str what;
 
@@ -121,11 +136,52 @@ static void op_finish(void *user, uint64_t arg, void *data)
     if (touches_live(worker, op)) {
         sim_op_do(stream, op);
     }
-    stream->running = false;
-    stream->completed++;
     op_free(op);
+}
+
+static void op_finish(void *user, uint64_t arg, void *data)
+{
+    struct sim_stream *stream = user;
+    struct sim_op *op;
+
+    (void)data;
+    if (arg != stream->worker->life) {
+        return; /* the process that enqueued it is dead */
+    }
+    op = pl_list_first(&stream->ops, struct sim_op, link);
+    PL_CHECK(op != NULL && stream->running);
+    op_effect(stream, op);
+    stream->running = false;
+    stream->passed++;
+    stream_count(stream);
     /* Joins look at completed counts, waits at words: anybody may go on. */
-    sim_streams_kick(worker->sim);
+    sim_streams_kick(stream->worker->sim);
+}
+
+static void word_soon(struct sim_stream *stream);
+
+static void word_finish(void *user, uint64_t arg, void *data)
+{
+    struct sim_stream *stream = user;
+
+    (void)data;
+    if (arg != stream->worker->life) {
+        return;
+    }
+    op_effect(stream, pl_list_first(&stream->words, struct sim_op, link));
+    stream_count(stream);
+    if (!pl_list_empty(&stream->words)) {
+        word_soon(stream);
+    }
+    sim_streams_kick(stream->worker->sim);
+}
+
+static void word_soon(struct sim_stream *stream)
+{
+    struct sim *sim = stream->worker->sim;
+
+    sim_after(sim, sim_between(sim, 50, sim_chance(sim, 50) ? OP_SLOW_MAX_NS : OP_MAX_NS),
+              word_finish, stream, stream->worker->life, NULL);
 }
 
 static uint64_t op_duration(struct sim *sim, const struct sim_op *op)
@@ -134,6 +190,7 @@ static uint64_t op_duration(struct sim *sim, const struct sim_op *op)
     case SIM_OP_WAIT:
     case SIM_OP_JOIN:
     case SIM_OP_SIGNAL:
+    case SIM_OP_SETTLE:
         return sim_between(sim, 50, OP_WAIT_MAX_NS);
     case SIM_OP_MEET: /* long enough for several to be under way */
         return sim_between(sim, OP_MAX_NS, OP_SLOW_MAX_NS);
@@ -206,10 +263,35 @@ static bool is_its_turn(const struct sim_stream *stream, const struct sim_op *op
     return true;
 }
 
-static void stream_kick(struct sim_stream *stream)
+/* Its first op is a word that it does not wait for. */
+static bool goes_past(struct sim_stream *stream)
 {
     struct sim_op *op = pl_list_first(&stream->ops, struct sim_op, link);
+    bool first        = pl_list_empty(&stream->words);
 
+    if (op == NULL || stream->running || op->serial == 0 || !op->late ||
+        !is_its_turn(stream, op)) {
+        return false;
+    }
+    pl_list_remove(&op->link);
+    pl_list_add_tail(&stream->words, &op->link);
+    stream->passed++;
+    if (first) {
+        word_soon(stream);
+    }
+    if (stream->worker->sim->config.queues != 0) {
+        sim_streams_kick_soon(stream->worker);
+    }
+    return true;
+}
+
+static void stream_kick(struct sim_stream *stream)
+{
+    struct sim_op *op;
+
+    while (goes_past(stream)) {
+    }
+    op = pl_list_first(&stream->ops, struct sim_op, link);
     if (op == NULL || stream->running || op->serial == 0 || !is_its_turn(stream, op) ||
         !sim_op_ready(stream, op)) {
         return;
@@ -263,7 +345,7 @@ struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream, enum sim_o
     op->incarnation = worker->incarnation;
     pl_list_init(&op->link);
     pl_list_add_tail(&worker->streams[stream].ops, &op->link);
-    worker->streams[stream].enqueued++;
+    op->number = ++worker->streams[stream].enqueued;
     return op;
 }
 

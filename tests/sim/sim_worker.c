@@ -462,6 +462,7 @@ static void worker_deliver(void *user, const uint8_t *data, size_t length)
 /* ------------------------------------------------------------------------------------------ coming and going */
 
 #define SIM_MARK_BYTES 64u /* everything is small: behind most copies, but not behind all */
+#define SIM_LARGE_COPY 64u /* likewise */
 
 static void core_create(struct sim_worker *worker)
 {
@@ -476,6 +477,7 @@ static void core_create(struct sim_worker *worker)
         .low_streams       = sim->config.run_streams / 2 % 2,
         .words_cheap       = worker->words_cheap,
         .mark_bytes        = SIM_MARK_BYTES,
+        .large_copy_bytes  = SIM_LARGE_COPY,
         .lone              = sim->config.devices == 1,
         .timelines         = sim->timelines,
         .tables            = sim->tables,

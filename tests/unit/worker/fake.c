@@ -100,15 +100,24 @@ static plasmon_status_t op_join_mark(void *user, uint32_t stream, uint32_t other
 }
 
 static plasmon_status_t op_source(void *user, uint32_t stream, uint32_t host_device,
-                                  uint64_t bytes)
+                                  uint64_t bytes, bool *out_words_late)
 {
     struct fake *fake = user;
 
     if (!fake->tells_sources) {
         return PLASMON_OK;
     }
+    *out_words_late = host_device != FAKE_US;
     CALL("source", ":%u:%u:%llu", stream, host_device, (unsigned long long)(bytes >> 20));
     return refuse(fake, "source");
+}
+
+static plasmon_status_t op_settle(void *user, uint32_t stream)
+{
+    struct fake *fake = user;
+
+    CALL("settle", ":%u", stream);
+    return refuse(fake, "settle");
 }
 
 static plasmon_status_t op_copy(void *user, uint32_t stream, const struct pl_box *box,
@@ -631,6 +640,7 @@ static const struct worker_ops fake_ops = {
     .mark             = op_mark,
     .join_mark        = op_join_mark,
     .source           = op_source,
+    .settle           = op_settle,
     .copy             = op_copy,
     .stage_send       = op_stage_send,
     .stage_recv       = op_stage_recv,
@@ -698,6 +708,7 @@ static void core_start(struct fake *fake)
         .low_streams       = 1,
         .signal_bytes      = fake->signal_bytes,
         .mark_bytes        = fake->mark_bytes,
+        .large_copy_bytes  = FAKE_LARGE_COPY,
         .lone              = fake->lone,
         .words_cheap       = fake->words_cheap,
         .timelines         = fake->timelines,

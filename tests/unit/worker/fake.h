@@ -19,6 +19,7 @@
 #define FAKE_RUN_STREAMS \
     2u /* so copies are streams 2 and 5, sends 3, 6 and 7, receives 4, urgent functions 8, low ones 9 */
 #define FAKE_CHUNK        (1u << 20)
+#define FAKE_LARGE_COPY   (32u << 20)
 #define FAKE_ARENA        (1u << 30)
 #define FAKE_SIGNAL_BYTES 8192u
 #define FAKE_MARK_BYTES   4096u

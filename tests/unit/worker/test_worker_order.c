@@ -935,6 +935,58 @@ TEST(a_large_copy_of_several_devices_is_made_by_each_of_them)
     fake_destroy(fake);
 }
 
+/* A large copy, and one behind it in the same stream, from another device; what has not begun if we die then, before any word is there. */
+static const char *untouched_behind_a_copy(struct fake *fake)
+{
+    large_sources(fake);
+    (void)copy_told(fake, 1, 0, 32, 1);
+    ASSERT_CONTAINS(copy_told(fake, 2, 2, 32, 1), "wait:2:2.");
+    fake_restart(fake);
+    return fake->untouched;
+}
+
+/* Where a copy may begin before the word of what is before it in its stream, that word is no witness of what has not begun. */
+TEST(a_word_that_is_late_says_nothing_of_what_follows)
+{
+    struct fake *fake = fake_create();
+
+    ASSERT_STR(untouched_behind_a_copy(fake), "2+1");
+    fake_destroy(fake);
+    fake                = fake_create();
+    fake->tells_sources = true;
+    ASSERT_STR(untouched_behind_a_copy(fake), "");
+    fake_destroy(fake);
+}
+
+/* The second one has the memory of the first, which was retired; what the streams were told. */
+static const char *reuse_behind_a_copy(struct fake *fake)
+{
+    large_sources(fake);
+    fake->grow_bytes = UINT64_C(40) << 20; /* for one of them */
+    (void)copy_told(fake, 1, 0, 32, 1);
+    fake_retire(fake, 1);
+    return copy_told(fake, 2, 2, 32, 1);
+}
+
+TEST(memory_is_used_again_behind_a_word_that_is_late)
+{
+    struct fake *fake = fake_create();
+
+    ASSERT_NULL(strstr(reuse_behind_a_copy(fake), "settle"));
+    fake_destroy(fake);
+    fake                = fake_create();
+    fake->tells_sources = true;
+    ASSERT_CONTAINS(reuse_behind_a_copy(fake), "source:2:2:0 settle:2 wait:2:2.");
+    fake_destroy(fake);
+    fake                = fake_create();
+    fake->tells_sources = true;
+    fake->refuse        = "settle";
+    (void)reuse_behind_a_copy(fake);
+    fake_finish(fake, 2, 2);
+    ASSERT_CONTAINS(fake_reports(fake), "failed:2:EDEVICE");
+    fake_destroy(fake);
+}
+
 /* Memory goes from one launch to another when the first is done, seen by its word; so no stream has to wait for that. */
 TEST(scratch_is_given_to_the_next_launch_once_its_user_is_done)
 {
