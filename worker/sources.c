@@ -43,7 +43,7 @@ void worker_sources_init(struct worker_sources *sources, struct device *device,
 
     *sources = (struct worker_sources){.device = device,
                                        .shared = shared,
-                                       .wanted = text != NULL && strcmp(text, "1") == 0};
+                                       .wanted = text == NULL || strcmp(text, "0") != 0};
     show(sources, STORE_ENGINES_IDLE);
     __atomic_store_n(&own_table(sources)->reads_until_ns, 0, __ATOMIC_RELAXED);
 }

@@ -1,8 +1,7 @@
 /*
  * Who copies between the GPUs of a host: the one that the bytes come from, or the one that wants them (device/cuda/far.c says what is better in which).
  *
- * FOR WHO ASKS FOR IT, by PLASMON_SOURCE_ENGINES=1. Large objects both ways between two GPUs are 4 % faster when sources write them; but collectives, whose copies
- * alternate with kernels, are up to a tenth slower one at a time, and contexts take memory (docs/transfers.md). So without it everybody reads.
+ * FOR WHO COPIES MUCH, since it costs memory of GPUs and a second or two (docs/transfers.md); PLASMON_SOURCE_ENGINES=0: for nobody.
  *
  * ALL OR NONE. An engine that two processes use takes turns between them, for longer than a copy: of two GPUs of which one reads by its own engine, and is read by its engine for
  * the other's process, each has half of its rate (H200s, 100 MiB both ways: 388 GB/s in place of 735). So a worker has sources copy only while nobody on its host makes large copies by

@@ -81,7 +81,6 @@ TEST(the_devices_that_objects_come_from_copy_them)
     uint64_t until_ns = pl_now_ns() + CLUSTER_WAIT_MS * UINT64_C(1000000), before, far;
     struct plasmon_client *client;
 
-    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "1", 1), 0);
     client = start();
     before = fake_counts_of(calls, "cuDevicePrimaryCtxRetain");
 
@@ -96,9 +95,12 @@ TEST(the_devices_that_objects_come_from_copy_them)
     end(client);
 }
 
-TEST(none_does_without_being_asked)
+TEST(none_does_who_must_not)
 {
-    struct plasmon_client *client = start();
+    struct plasmon_client *client;
+
+    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "0", 1), 0);
+    client = start();
     for (int i = 0; i < 4; i++) {
         move(client, (float)i);
     }

@@ -34,7 +34,6 @@ static void scene_begin(struct scene *scene, uint32_t kind_of_c)
     const struct device_config config = {.cublas_later = true};
     struct pl_err err                 = {.status = PLASMON_OK};
 
-    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "1", 0), 0); /* unless it was set */
     *scene = (struct scene){.shared = {.host_device = US, .host_device_count = DEVICES}};
     ASSERT_OK(device_open(DEVICE_CUDA, 0, &config, &scene->device, &err));
     for (uint32_t i = 0; i < DEVICES; i++) {
@@ -160,7 +159,7 @@ TEST(who_cannot_open_one_says_so)
     ASSERT_EQ(rmdir(folder), 0); /* nothing was put there: C was not entered */
 }
 
-TEST(nobody_does_who_was_not_asked_to)
+TEST(nobody_does_who_must_not)
 {
     struct scene scene;
 
