@@ -13,7 +13,7 @@
 #include "tests/integration/cluster.h"
 
 #define COUNT (8 << 20) /* 32 MiB of floats */
-enum { DEVICES = 3, OBJECTS = 2 };
+enum { DEVICES = 3, OBJECTS = 2, ROUNDS = 9 };
 
 static const struct fake_cuda_calls *calls;
 static char path[256];
@@ -44,8 +44,9 @@ static void end(struct plasmon_client *client)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
-/* Everybody's to everybody else, at once. */
-static void move(struct plasmon_client *client, float first)
+/* Everybody's to everybody else, at once; the worker of device `victim` dies after so many microseconds. */
+static void move_and_kill(struct plasmon_client *client, float first, int victim,
+                          useconds_t after_us)
 {
     struct plasmon_ref *put[DEVICES * OBJECTS], *copied[DEVICES * OBJECTS];
 
@@ -56,11 +57,20 @@ static void move(struct plasmon_client *client, float first)
         copied[i] =
             cluster_copy(client, put[i], (i + 1 + i / DEVICES % (DEVICES - 1)) % DEVICES);
     }
+    if (victim >= 0) {
+        (void)usleep(after_us);
+        cluster_kill(cluster_worker(client, victim));
+    }
     for (int i = 0; i < DEVICES * OBJECTS; i++) {
         cluster_expect_ramp(client, copied[i], COUNT, first + (float)i, 1);
         CLUSTER_OK(plasmon_release(client, put[i]));
         CLUSTER_OK(plasmon_release(client, copied[i]));
     }
+}
+
+static void move(struct plasmon_client *client, float first)
+{
+    move_and_kill(client, first, -1, 0);
 }
 
 /* Each device's contexts: its own worker's, and one of each other worker. */
@@ -92,6 +102,23 @@ TEST(the_devices_that_objects_come_from_copy_them)
         far = fake_counts_of(calls, "far") - far;
     } while (far < DEVICES * OBJECTS);
     ASSERT_EQ(far, DEVICES * OBJECTS); /* what goes to and from the host is not theirs */
+    end(client);
+}
+
+/* At any moment: when they open, while others copy for them, and when nobody does. */
+TEST(workers_that_die_while_others_copy_for_them_lose_nothing)
+{
+    struct plasmon_client *client = start();
+    uint64_t draw                 = test_seed();
+
+    test_set_timeout(300);
+    for (int i = 0; i < ROUNDS; i++) {
+        draw = draw * UINT64_C(6364136223846793005) + 1442695040888963407;
+        move(client, (float)(10 * i));
+        move_and_kill(client, (float)(10 * i), i % DEVICES,
+                      (useconds_t)(draw >> 40) % 30000);
+    }
+    ASSERT_TRUE(fake_counts_of(calls, "far") > 0);
     end(client);
 }
 
