@@ -8,10 +8,10 @@
  *                show E done, nothing behind E in that stream has begun. It is written anyway, so this costs nothing.
  *   the begin    `begun` of a stream is written behind all that a launch L waits for, and right before its work (STORE_KNOWN_TELLS). As long
  *                as it is below L, neither L nor anything behind it has begun.
- *
- *                Where words are late (core.h: source()), it says nothing of what is behind E, and SIGNALS is not said.
  *   the hold     L comes behind the write of another stream's word, which its own stream joined (store_timeline_hold). As long as that word does not show
  *                the launch that it was written after, neither L nor anything behind it has begun. Nothing is added to what the device does.
+ *
+ * Where words are late (core.h: words_late()) what is behind one may have begun before it is there. So neither SIGNALS nor TELLS is said of those.
  *
  * WHO TELLS ITS BEGIN. On a CPU device (words_cheap) each launch that overwrites: the stream's thread stores a word. On a GPU such a write
  * takes as long as a small kernel, so only the first overwriting launch behind a wait for another device, which can hold the stream up for long.
@@ -88,7 +88,7 @@ plasmon_status_t worker_begun_tell(struct worker_core *core,
         core->config.ops->begin(core->config.user, stream, launch->seq);
 
     worker_stream_put(core, stream, 1);
-    if (status == PLASMON_OK) {
+    if (status == PLASMON_OK && !worker_stream_words_late(core, stream)) {
         core->streams[stream].held_up = false;
         store_timeline_know(core->timeline, launch->seq, STORE_KNOWN_TELLS);
     }

@@ -194,17 +194,19 @@ struct worker_ops {
                                   uint32_t slot);
     /*
      * What is copied in this stream, which is one of copies, from now on comes from that device of the host, whose engines may copy it; so many bytes next. Own: from
-     * anywhere, and ours copy; bytes that come from other devices. *out_words_late: a copy that follows a word in the stream may begin before that is written; it does not
-     * once settle() is put in between. Both NULL: it makes no difference.
+     * anywhere, and ours copy; bytes that come from other devices. words_late(): a copy that is put in next may begin before a word is written that was put in before it; it does not
+     * once settle() is put in between, in two operations at most. All NULL: it makes no difference.
      */
     plasmon_status_t (*source)(void *user, uint32_t stream, uint32_t host_device,
-                               uint64_t bytes, bool *out_words_late);
+                               uint64_t bytes);
+    bool (*words_late)(void *user, uint32_t stream);
     plasmon_status_t (*settle)(void *user, uint32_t stream);
     /* Enqueue: copy `box` from a buffer of host_device (own: local copy; other: peer copy) into a local buffer. Counts the route. */
     plasmon_status_t (*copy)(void *user, uint32_t stream, const struct pl_box *box,
                              uint32_t element_bytes, uint64_t dst_offset,
                              const struct pl_box *dst_frame, uint32_t src_host_device,
-                             uint64_t src_offset, const struct pl_box *src_frame);
+                             uint64_t src_offset, const struct pl_box *src_frame,
+                             uint64_t seq);
     /*
      * Enqueue: the two halves of the host route. After a restart the same halves come again with the same chunk numbers, and only
      * what the ring's words show as not yet done may be done again; chunks first_chunk,

@@ -212,8 +212,7 @@ struct worker_stream {
     uint64_t unsignalled_bytes; /* what they work on; over a link: counted as more */
     uint64_t signalled;        /* a write of the word up to this seq went in, or was made */
     uint64_t signalled_before; /* the one before that */
-    bool words_late; /* what comes next may begin before that write (core.h: source()) */
-    bool woken;      /* the core stored the word since the last wake */
+    bool woken;                /* the core stored the word since the last wake */
     uint64_t
         held_by; /* nothing of what comes next begins before the word of the stream ... */
     uint32_t
@@ -596,6 +595,7 @@ plasmon_status_t worker_stream_source(struct worker_core *core,
                                       const struct worker_launch *launch,
                                       const struct worker_piece *piece, uint64_t bytes,
                                       uint32_t stream);
+bool worker_stream_words_late(const struct worker_core *core, uint32_t stream);
 /* Enqueue waits and joins for everything in `after`. True: nothing was needed. */
 bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
                          uint32_t stream);

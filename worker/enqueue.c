@@ -129,9 +129,9 @@ static plasmon_status_t piece_enqueue(struct worker_core *core,
     if (status != PLASMON_OK) {
         return status;
     }
-    status = core->config.ops->copy(core->config.user, stream, &piece->box,
-                                    pl_dtype_bytes(to->arg.dtype), to->offset, &to->frame,
-                                    from.host_device, from.offset, &piece->src_frame);
+    status = core->config.ops->copy(
+        core->config.user, stream, &piece->box, pl_dtype_bytes(to->arg.dtype), to->offset,
+        &to->frame, from.host_device, from.offset, &piece->src_frame, launch->seq);
     if (status == PLASMON_OK && from.host_device != core->config.host_device) {
         worker_traffic_count(core, launch, wire_buffer_device(piece->src),
                              WORKER_ROUTE_PEER, piece_bytes);

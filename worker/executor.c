@@ -70,16 +70,21 @@ static plasmon_status_t op_join(void *user, uint32_t stream, uint32_t other)
 }
 
 static plasmon_status_t op_source(void *user, uint32_t stream, uint32_t host_device,
-                                  uint64_t bytes, bool *out_words_late)
+                                  uint64_t bytes)
 {
     struct worker_executor *executor = user;
-    struct device_stream *on         = executor->streams[stream];
-    plasmon_status_t status          = worker_executor_must(
-                 executor, device_stream_source(
-                               on, worker_sources_engines(&executor->sources, host_device, bytes)));
 
-    *out_words_late = device_stream_words_late(on);
-    return status;
+    return worker_executor_must(
+        executor, device_stream_source(
+                      executor->streams[stream],
+                      worker_sources_engines(&executor->sources, host_device, bytes)));
+}
+
+static bool op_words_late(void *user, uint32_t stream)
+{
+    const struct worker_executor *executor = user;
+
+    return device_stream_words_late(executor->streams[stream]);
 }
 
 static plasmon_status_t op_settle(void *user, uint32_t stream)
@@ -314,6 +319,7 @@ const struct worker_ops worker_executor_ops = {
     .mark             = op_mark,
     .join_mark        = op_join_mark,
     .source           = op_source,
+    .words_late       = op_words_late,
     .settle           = op_settle,
     .copy             = worker_op_copy,
     .stage_send       = worker_op_stage_send,

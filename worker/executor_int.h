@@ -10,7 +10,8 @@
 plasmon_status_t worker_op_copy(void *user, uint32_t stream, const struct pl_box *box,
                                 uint32_t element_bytes, uint64_t dst_offset,
                                 const struct pl_box *dst_frame, uint32_t src_host_device,
-                                uint64_t src_offset, const struct pl_box *src_frame);
+                                uint64_t src_offset, const struct pl_box *src_frame,
+                                uint64_t seq);
 plasmon_status_t worker_op_stage_send(void *user, uint32_t stream, uint32_t to,
                                       uint64_t first_chunk, uint64_t offset,
                                       uint64_t bytes);

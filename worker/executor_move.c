@@ -4,13 +4,15 @@
 plasmon_status_t worker_op_copy(void *user, uint32_t stream, const struct pl_box *box,
                                 uint32_t element_bytes, uint64_t dst_offset,
                                 const struct pl_box *dst_frame, uint32_t src_host_device,
-                                uint64_t src_offset, const struct pl_box *src_frame)
+                                uint64_t src_offset, const struct pl_box *src_frame,
+                                uint64_t seq)
 {
     struct worker_executor *executor = user;
     bool peer                        = src_host_device != executor->shared->host_device;
     struct device_ptr src            = worker_memory_own(executor->memory, src_offset);
     uint64_t bytes                   = (uint64_t)pl_box_elements(src_frame) * element_bytes;
 
+    (void)seq; /* what is put in here does not fail later */
     if (peer) {
         plasmon_status_t status =
             worker_memory_peer(executor->memory, src_host_device, src_offset, bytes, &src);

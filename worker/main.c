@@ -30,11 +30,11 @@
  * How many bytes of work before somebody who waits is told: about 40 us of a GPU at 3 TB/s, 100 us of a CPU. A signal takes 2.6 us of a GPU's
  * stream (limits), so that is 6%. Bytes that come over a link count eightfold (enqueue.c).
  */
-#define LARGE_COPY_BYTES (UINT64_C(32) << 20)
 #define MARK_BYTES \
     (UINT64_C(1) << 20) /* 20 us of a link; what a mark costs is not seen beside that */
 #define SIGNAL_BYTES_CUDA (UINT64_C(128) << 20)
 #define SIGNAL_BYTES_CPU  (UINT64_C(1) << 20)
+#define LARGE_COPY_BYTES  (UINT64_C(32) << 20) /* streams.c says why */
 
 /* ------------------------------------------------------------------------------------------------ set-up */
 

@@ -33,7 +33,7 @@
  *
  * OVERWRITING. After a crash whatever the words do not show as done is done again. What has read or written a buffer must not be done again
  * after another stream has overwritten it, so a launch that overwrites waits for the other stream's word too, not just for its work, if what is there
- * uses what it overwrites. (In one stream the word covers both, or neither: then the head knows that the reader cannot run again.) What it only reads is made
+ * uses what it overwrites. (In one stream the word covers both, or neither: then the head knows that the reader cannot run again; so it does where the word of the reader is late.) What it only reads is made
  * again with the same content. What only waits waits for words, and who overwrites behind it for its word. A launch whose memory was another
  * buffer's a moment ago (reuse.c) waits for the words of all that used that, in its own stream too: of this overwriting the head
  * knows nothing.
@@ -424,9 +424,8 @@ plasmon_status_t worker_stream_source(struct worker_core *core,
                                       const struct worker_piece *piece, uint64_t bytes,
                                       uint32_t stream)
 {
-    uint32_t own             = core->config.host_device;
-    uint32_t from            = piece != NULL ? piece_from(core, piece) : own;
-    struct worker_stream *in = &core->streams[stream];
+    uint32_t own  = core->config.host_device;
+    uint32_t from = piece != NULL ? piece_from(core, piece) : own;
 
     if (core->config.ops->source == NULL ||
         !worker_stream_copies(core->config.run_streams, stream)) {
@@ -437,7 +436,14 @@ plasmon_status_t worker_stream_source(struct worker_core *core,
     }
     return core->config.ops->source(core->config.user, stream,
                                     launch->by_sources ? from : own,
-                                    from != own ? bytes : 0, &in->words_late);
+                                    from != own ? bytes : 0);
+}
+
+bool worker_stream_words_late(const struct worker_core *core, uint32_t stream)
+{
+    return core->config.ops->words_late != NULL &&
+           core->config.ops->words_late(core->config.user, stream) &&
+           !pl_bug("worker.late_word_noted");
 }
 
 /* ------------------------------------------------------------------------------------------------ order */
@@ -593,8 +599,9 @@ static void settle(struct worker_core *core, struct worker_launch *launch, uint3
 {
     plasmon_status_t status = PLASMON_OK;
 
-    if (core->streams[stream].words_late) {
+    if (worker_stream_words_late(core, stream) && !pl_bug("worker.unsettled")) {
         status = core->config.ops->settle(core->config.user, stream);
+        worker_stream_put(core, stream, 2);
     }
     if (status != PLASMON_OK) {
         worker_launch_fail(launch, status,
@@ -732,7 +739,7 @@ void worker_stream_signal(struct worker_core *core, uint32_t stream)
     if (status != PLASMON_OK) { /* the device is lost: who runs us sees its health */
         pl_error("worker", "signal of stream %u at launch %llu failed: %s", stream,
                  (unsigned long long)mine->last, pl_status_text(status));
-    } else if (!mine->words_late) {
+    } else if (!worker_stream_words_late(core, stream)) {
         store_timeline_know(core->timeline, mine->last, STORE_KNOWN_SIGNALS);
     }
     stream_signalled(mine);

@@ -155,7 +155,7 @@ plasmon_status_t device_cuda_tail(struct device_cuda_stream *stream, CUstream *o
                : status;
 }
 
-/* All that it holds is over; an error is not. Its context is current. */
+/* All that it holds is over; an error is not. */
 static CUresult lane_query(const struct device_cuda_lane *lane)
 {
     CUresult result = device_cuda_driver.cuStreamQuery(lane->stream);
@@ -630,6 +630,13 @@ void device_cuda_far_leave(struct device_cuda_stream *stream)
     pl_mutex_unlock(&cuda->lock);
 }
 
+/* What the stream holds where it is, or who joined it, waits for a word that is not there yet. */
+static bool is_owed(const struct device_cuda_stream *stream)
+{
+    return stream->way != NULL &&
+           __atomic_load_n(stream->way, __ATOMIC_RELAXED) < stream->way_value;
+}
+
 CUresult device_cuda_far_query_locked(struct device_cuda *cuda)
 {
     pl_mutex_assert_held(&cuda->lock);
@@ -640,12 +647,12 @@ CUresult device_cuda_far_query_locked(struct device_cuda *cuda)
             const struct device_cuda_stream *holder = far->holders[k];
             CUresult result                         = CUDA_SUCCESS;
 
-            if (holder != NULL && atomic_load(&far->state) == FAR_READY) {
+            if (holder != NULL) { /* so there is that lane */
                 result = lane_query(&far->lanes[k]);
             }
             if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
                 atomic_store(&far->state, FAR_REFUSED); /* its device is lost, .. */
-                if (holder->at == &far->lanes[k]) {
+                if (holder->at == &far->lanes[k] || is_owed(holder)) {
                     return result; /* .. and so is what was put in there */
                 }
             }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -455,6 +456,64 @@ TEST(memory_that_the_other_device_may_not_reach_is_copied_by_this_one)
     ASSERT_EQ(device_stream_engines(far.streams[0]), 0); /* for good */
     unmap(&far, theirs);
     far_end(&far);
+}
+
+/* The stream has gone home, and waits there for what device 1 was to do (owes), or for nothing. */
+static void lose_device_1(bool owes)
+{
+    struct far far;
+    struct pl_err err = {.status = PLASMON_OK};
+    char path[]       = "/tmp/lost-XXXXXX";
+    int fd            = mkstemp(path);
+
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_EQ(close(fd), 0);
+    ASSERT_EQ(unlink(path), 0);
+    ASSERT_EQ(setenv("FAKE_CUDA_FAR_LOST", path, 1), 0);
+    far_begin(&far);
+    far_await_all(&far);
+    ASSERT_OK(device_stream_source(far.streams[0], 1));
+    ASSERT_OK(device_wait(far.streams[0], &far.c.words[0], 1));
+    copy_in(far.streams[0], &far, 0, far.theirs[0], 1);
+    ASSERT_OK(device_stream_source(far.streams[0], 0));
+    if (!owes) {
+        contract_gate_open(&far.c.words[0], 1);
+        ASSERT_OK(device_stream_sync(far.streams[0], NULL));
+    }
+    ASSERT_OK(device_health(far.c.device, &err));
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_EQ(close(fd), 0);
+    ASSERT_EQ(device_health(far.c.device, &err) != PLASMON_OK, owes);
+    ASSERT_EQ(unlink(path), 0);
+    if (owes) {
+        _exit(0); /* nothing of this ends any more */
+    }
+    ASSERT_OK(device_stream_source(far.streams[0], 1));
+    ASSERT_EQ(device_stream_engines(far.streams[0]), 0);
+    far_end(&far);
+}
+
+TEST(a_device_is_lost_with_another_one_that_owes_it_a_copy)
+{
+    pid_t child;
+    int status;
+
+    fake_only();
+    (void)fflush(stdout);
+    child = fork();
+    ASSERT_TRUE(child >= 0);
+    if (child == 0) {
+        lose_device_1(true);
+    }
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
+}
+
+TEST(a_device_that_owes_nothing_is_lost_alone)
+{
+    fake_only();
+    lose_device_1(false);
 }
 
 /* Its worker has it alone, also while that is dead and its next one not yet there. */

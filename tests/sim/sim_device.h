@@ -37,8 +37,10 @@ struct sim_touch {
 struct sim_op {
     enum sim_op_kind kind;
     struct pl_list link;
-    uint64_t serial;      /* it went into its device as number so many; 0: it has not */
-    uint64_t number;      /* in its stream */
+    uint64_t serial; /* it went into its device as number so many; 0: it has not */
+    const struct sim_worker *by; /* of whom it is */
+    uint32_t stream;
+    uint64_t number;      /* in it */
     bool late;            /* SIGNAL: the stream goes on before that is written */
     uint32_t incarnation; /* of the worker that enqueued it */
     struct sim_touch touches[SIM_ARGS_MAX + 66]; /* a fold takes 65 arguments */
@@ -96,6 +98,7 @@ struct sim_stream {
     uint64_t enqueued;
     uint64_t passed;    /* so many it has gone past */
     uint64_t completed; /* so many are over, and all before them */
+    bool leaves;        /* other devices copy what comes from them */
     uint32_t
         from; /* the device whose engines copy what goes in: another one's, and words are late */
     uint64_t kept; /* the last so many have not gone in (device_launch_soon()) */
@@ -109,6 +112,8 @@ struct sim_block {
     uint64_t bytes;
     uint64_t serial;
     bool untouched; /* something else still lies there, until the first op touches it */
+    uint64_t used
+        [STORE_STREAM_MAX]; /* the last launch in each stream of its device that touches it */
 };
 struct sim_chunk {
     uint64_t offset;

@@ -121,6 +121,29 @@ static struct sim_block *block_add(struct sim_worker *worker, uint64_t offset,
     return block;
 }
 
+/* Who used what is overwritten now has said that it is over: else it would be done again after a crash. */
+static void users_check(const struct sim_worker *worker, const struct sim_block *left)
+{
+    for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
+        if (worker->timeline->stream[i].value < left->used[i]) {
+            sim_fail(worker->sim,
+                     "device %u: what is at %llu is overwritten before a word shows launch "
+                     "%llu of stream %u, which uses it",
+                     worker->host_device, (unsigned long long)left->offset,
+                     (unsigned long long)left->used[i], i);
+        }
+    }
+}
+
+void sim_memory_use(struct sim_worker *owner, const struct sim_op *op, uint64_t offset)
+{
+    struct sim_block *block = (struct sim_block *)(uintptr_t)sim_memory_find(owner, offset);
+
+    if (block != NULL && op->by == owner && op->stream < STORE_STREAM_MAX) {
+        block->used[op->stream] = pl_max_u64(block->used[op->stream], op->tag);
+    }
+}
+
 /* The first op that touches the block: whatever left there is gone now. */
 static void block_begin(struct sim_worker *worker, struct sim_block *block)
 {
@@ -134,6 +157,7 @@ static void block_begin(struct sim_worker *worker, struct sim_block *block)
         const struct sim_block *other = pl_vec_at(&worker->leaving, i);
 
         if (other->serial < begun.serial && blocks_meet(other, begun.offset, begun.bytes)) {
+            users_check(worker, other);
             pl_vec_remove_unordered(&worker->leaving, i);
         }
     }

@@ -92,33 +92,41 @@ static plasmon_status_t op_settle(void *user, uint32_t stream)
     return PLASMON_OK;
 }
 
-/* Whoever else copies, its engines or ours, may be another one each time. What was put in elsewhere is over first, words and all. */
+/* Who copies, the other device's engines or ours, changes now and then. What was put in elsewhere is over first, words and all. */
 static plasmon_status_t op_source(void *user, uint32_t stream, uint32_t host_device,
-                                  uint64_t bytes, bool *out_words_late)
+                                  uint64_t bytes)
 {
     struct sim_worker *worker = user;
     struct sim_stream *mine   = &worker->streams[stream];
-    uint32_t from = host_device != worker->host_device && sim_chance(worker->sim, 700)
-                        ? host_device
-                        : worker->host_device;
+    uint32_t from;
 
     (void)bytes;
+    mine->leaves ^= sim_chance(worker->sim, 30);
+    from = mine->leaves ? host_device : worker->host_device;
     if (from != mine->from && mine->from != worker->host_device) {
         (void)op_settle(worker, stream);
     }
-    mine->from      = from;
-    *out_words_late = from != worker->host_device;
+    mine->from = from;
     return PLASMON_OK;
+}
+
+static bool op_words_late(void *user, uint32_t stream)
+{
+    const struct sim_worker *worker = user;
+
+    return worker->streams[stream].from != worker->host_device;
 }
 
 static plasmon_status_t op_copy(void *user, uint32_t stream, const struct pl_box *box,
                                 uint32_t element_bytes, uint64_t dst_offset,
                                 const struct pl_box *dst_frame, uint32_t src_host_device,
-                                uint64_t src_offset, const struct pl_box *src_frame)
+                                uint64_t src_offset, const struct pl_box *src_frame,
+                                uint64_t seq)
 {
     struct sim_worker *worker = user;
     struct sim_op *op         = sim_op_add(worker, stream, SIM_OP_COPY);
 
+    op->tag           = seq;
     op->box           = *box;
     op->dst_frame     = *dst_frame;
     op->src_frame     = *src_frame;
@@ -381,6 +389,7 @@ static plasmon_status_t op_begin(void *user, uint32_t stream, uint64_t seq)
 
     op->word  = &worker->timeline->begun[stream].value;
     op->value = seq;
+    op->late  = op_words_late(worker, stream);
     sim_op_start(worker, stream);
     return PLASMON_OK;
 }
@@ -397,7 +406,7 @@ static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
 
     op->word  = &worker->timeline->stream[stream].value;
     op->value = seq;
-    op->late  = worker->streams[stream].from != worker->host_device;
+    op->late  = op_words_late(worker, stream);
     sim_op_start(worker, stream);
     return PLASMON_OK;
 }
@@ -787,6 +796,7 @@ const struct worker_ops sim_worker_ops = {
     .mark             = op_mark,
     .join_mark        = op_join_mark,
     .source           = op_source,
+    .words_late       = op_words_late,
     .settle           = op_settle,
     .copy             = op_copy,
     .stage_send       = op_stage_send,

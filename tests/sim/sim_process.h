@@ -251,6 +251,8 @@ struct sim_worker *sim_memory_watched(void); /* NULL: none */
 const struct sim_block *sim_memory_find(const struct sim_worker *worker, uint64_t offset);
 /* An op has its effect now: may it still touch what it was enqueued for? What it is the first to touch becomes noise. */
 bool sim_memory_touch(struct sim_worker *worker, uint64_t offset, uint64_t serial);
+/* An op that is put in will touch what is there. */
+void sim_memory_use(struct sim_worker *owner, const struct sim_op *op, uint64_t offset);
 void sim_memory_noise(struct sim *sim, uint8_t *bytes, uint64_t length);
 void sim_memory_forget(struct sim_worker *worker);    /* a crash: its book is gone */
 void sim_memory_recovered(struct sim_worker *worker); /* poisons what nobody took back */

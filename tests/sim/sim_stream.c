@@ -30,8 +30,9 @@ void sim_streams_init(struct sim_worker *worker)
     for (uint32_t i = 0; i < SIM_STREAMS; i++) {
         struct sim_stream *stream = &worker->streams[i];
 
-        *stream      = (struct sim_stream){.worker = worker, .index = i};
-        stream->from = worker->host_device;
+        *stream        = (struct sim_stream){.worker = worker, .index = i};
+        stream->leaves = sim_chance(worker->sim, 500);
+        stream->from   = worker->host_device;
         pl_list_init(&stream->ops);
         pl_list_init(&stream->words);
     }
@@ -180,7 +181,7 @@ static void word_soon(struct sim_stream *stream)
 {
     struct sim *sim = stream->worker->sim;
 
-    sim_after(sim, sim_between(sim, 50, sim_chance(sim, 50) ? OP_SLOW_MAX_NS : OP_MAX_NS),
+    sim_after(sim, sim_between(sim, 50, sim_chance(sim, 200) ? OP_SLOW_MAX_NS : OP_MAX_NS),
               word_finish, stream, stream->worker->life, NULL);
 }
 
@@ -342,6 +343,8 @@ struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream, enum sim_o
 
     PL_CHECK(stream < SIM_STREAMS);
     op->kind        = kind;
+    op->by          = worker;
+    op->stream      = stream;
     op->incarnation = worker->incarnation;
     pl_list_init(&op->link);
     pl_list_add_tail(&worker->streams[stream].ops, &op->link);
@@ -390,4 +393,5 @@ void sim_op_touch(struct sim_op *op, struct sim_worker *owner, uint64_t offset)
 {
     PL_CHECK(op->touch_count < PL_COUNT(op->touches));
     op->touches[op->touch_count++] = sim_touch_of(owner, offset);
+    sim_memory_use(owner, op, offset);
 }

@@ -462,7 +462,7 @@ static void worker_deliver(void *user, const uint8_t *data, size_t length)
 /* ------------------------------------------------------------------------------------------ coming and going */
 
 #define SIM_MARK_BYTES 64u /* everything is small: behind most copies, but not behind all */
-#define SIM_LARGE_COPY 64u /* likewise */
+#define SIM_LARGE_COPY 16u /* likewise */
 
 static void core_create(struct sim_worker *worker)
 {

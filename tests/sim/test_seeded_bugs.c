@@ -64,6 +64,15 @@ static const struct graph_profile dying = {.devices_min    = 1,
                                            .crashes_most   = 30,
                                            .check_every    = 200};
 
+/* .. or several have it, and copy for each other. */
+static const struct graph_profile dying_together = {.devices_min    = 2,
+                                                    .devices_max    = 3,
+                                                    .steps_min      = 60,
+                                                    .steps_max      = 160,
+                                                    .crash_permille = 1000,
+                                                    .crashes_most   = 30,
+                                                    .check_every    = 200};
+
 /* .. and who waits for more than some others does so behind gates. */
 static const struct graph_profile dying_behind_gates = {.devices_min    = 1,
                                                         .devices_max    = 1,
@@ -363,6 +372,11 @@ TEST(random_programs_notice_memory_that_is_overwritten_before_its_readers_are_ov
 TEST(random_programs_notice_memory_that_is_overwritten_before_its_readers_word)
 {
     assert_found("worker.reuse_unsaid", &scarce_and_dying, 10 * GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_a_word_that_is_late_and_counts)
+{
+    assert_found("worker.late_word_noted", &dying_together, 10 * GRAPHS_MAX);
 }
 
 /* The same of a value that is overwritten in place by another stream. */

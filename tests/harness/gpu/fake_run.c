@@ -19,7 +19,8 @@ static pthread_cond_t work  = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once  = PTHREAD_ONCE_INIT;
 static struct fake_stream *streams;
 static uint64_t kernel_ns;
-static const char *gate; /* NULL: none */
+static const char *gate;     /* NULL: none */
+static const char *far_lost; /* likewise */
 static bool sleeps;
 static bool lost;
 
@@ -41,6 +42,12 @@ struct fake_stream *fake_streams(void)
 bool fake_lost(void)
 {
     return lost;
+}
+
+bool fake_stream_lost(const struct fake_stream *stream)
+{
+    return lost || (far_lost != NULL && fake_device_is_far(stream->device) &&
+                    access(far_lost, F_OK) == 0);
 }
 
 static uint64_t now_ns(void)
@@ -256,7 +263,7 @@ static void stream_run(struct fake_stream *stream)
         struct fake_op op = stream->ops.items[stream->ops.first];
         uint64_t time_ns  = kernels_of(&op) * kernel_ns;
 
-        if (held_up(&op) || !op_run(&op)) {
+        if (fake_stream_lost(stream) || held_up(&op) || !op_run(&op)) {
             return;
         }
         stream->ops.first++;
@@ -317,6 +324,7 @@ static void device_start(void)
 
     kernel_ns = text != NULL ? strtoull(text, NULL, 10) : 0;
     gate      = getenv("FAKE_CUDA_GATE");
+    far_lost  = getenv("FAKE_CUDA_FAR_LOST");
     if (pthread_create(&thread, NULL, device_main, NULL) != 0) {
         fprintf(stderr, "fake cuda: no thread\n");
         abort();
@@ -374,7 +382,8 @@ void fake_sync(struct fake_stream *stream)
 
     do {
         fake_lock();
-        more = stream->ops.count > 0 || stream->busy_until_ns != 0;
+        more = !fake_stream_lost(stream) &&
+               (stream->ops.count > 0 || stream->busy_until_ns != 0);
         fake_unlock();
         if (more) {
             (void)nanosleep(&pause, NULL);

@@ -248,7 +248,7 @@ CUresult fake_cuStreamQuery(CUstream stream)
     fake_lock();
     busy =
         fake_stream_of(stream)->ops.count > 0 || fake_stream_of(stream)->busy_until_ns != 0;
-    lost = fake_lost();
+    lost = fake_stream_lost(fake_stream_of(stream));
     fake_unlock();
     return lost ? CUDA_ERROR_ILLEGAL_ADDRESS : busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }

@@ -100,16 +100,23 @@ static plasmon_status_t op_join_mark(void *user, uint32_t stream, uint32_t other
 }
 
 static plasmon_status_t op_source(void *user, uint32_t stream, uint32_t host_device,
-                                  uint64_t bytes, bool *out_words_late)
+                                  uint64_t bytes)
 {
     struct fake *fake = user;
 
     if (!fake->tells_sources) {
         return PLASMON_OK;
     }
-    *out_words_late = host_device != FAKE_US;
+    fake->late[stream] = host_device != FAKE_US;
     CALL("source", ":%u:%u:%llu", stream, host_device, (unsigned long long)(bytes >> 20));
     return refuse(fake, "source");
+}
+
+static bool op_words_late(void *user, uint32_t stream)
+{
+    const struct fake *fake = user;
+
+    return fake->late[stream];
 }
 
 static plasmon_status_t op_settle(void *user, uint32_t stream)
@@ -123,10 +130,12 @@ static plasmon_status_t op_settle(void *user, uint32_t stream)
 static plasmon_status_t op_copy(void *user, uint32_t stream, const struct pl_box *box,
                                 uint32_t element_bytes, uint64_t dst_offset,
                                 const struct pl_box *dst_frame, uint32_t src_host_device,
-                                uint64_t src_offset, const struct pl_box *src_frame)
+                                uint64_t src_offset, const struct pl_box *src_frame,
+                                uint64_t seq)
 {
     struct fake *fake = user;
 
+    (void)seq;
     ASSERT_EQ(element_bytes, 4);
     ASSERT_TRUE(pl_box_contains(dst_frame, box) && pl_box_contains(src_frame, box));
     CALL("copy", ":%u:%llu+%llu->%llu<-%u.%llu", stream, (unsigned long long)box->start[0],
@@ -640,6 +649,7 @@ static const struct worker_ops fake_ops = {
     .mark             = op_mark,
     .join_mark        = op_join_mark,
     .source           = op_source,
+    .words_late       = op_words_late,
     .settle           = op_settle,
     .copy             = op_copy,
     .stage_send       = op_stage_send,

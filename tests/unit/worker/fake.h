@@ -36,10 +36,11 @@ struct fake {
     uint64_t mark_bytes;
     bool lone;
     uint32_t run_streams;
-    bool flushes;       /* flushes of streams are written down */
-    bool stirs;         /* so is that the device is about to get work */
-    bool tells_sources; /* and where copies come from */
-    bool words_cheap;   /* from the next restart on */
+    bool flushes;                /* flushes of streams are written down */
+    bool stirs;                  /* so is that the device is about to get work */
+    bool tells_sources;          /* and where copies come from */
+    bool late[STORE_STREAM_MAX]; /* whose words are late: others copy what comes next */
+    bool words_cheap;            /* from the next restart on */
     /* What the last restart found. */
     uint64_t enqueued;
     struct wire_ranges unfinished;

@@ -29,11 +29,14 @@ static void *zero_pages(uint64_t bytes)
     return ptr;
 }
 
-static void scene_begin(struct scene *scene, uint32_t kind_of_c)
+static void scene_begin_told(struct scene *scene, uint32_t kind_of_c, const char *told)
 {
     const struct device_config config = {.cublas_later = true};
     struct pl_err err                 = {.status = PLASMON_OK};
 
+    ASSERT_EQ(told != NULL ? setenv("PLASMON_SOURCE_ENGINES", told, 1)
+                           : unsetenv("PLASMON_SOURCE_ENGINES"),
+              0);
     *scene = (struct scene){.shared = {.host_device = US, .host_device_count = DEVICES}};
     ASSERT_OK(device_open(DEVICE_CUDA, 0, &config, &scene->device, &err));
     for (uint32_t i = 0; i < DEVICES; i++) {
@@ -45,6 +48,11 @@ static void scene_begin(struct scene *scene, uint32_t kind_of_c)
     }
     scene->shared.tables[US]->engines = STORE_ENGINES_OPENED; /* of the worker before us */
     worker_sources_init(&scene->sources, scene->device, &scene->shared);
+}
+
+static void scene_begin(struct scene *scene, uint32_t kind_of_c)
+{
+    scene_begin_told(scene, kind_of_c, NULL);
 }
 
 static void scene_end(struct scene *scene)
@@ -163,8 +171,7 @@ TEST(nobody_does_who_must_not)
 {
     struct scene scene;
 
-    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "0", 1), 0);
-    scene_begin(&scene, DEVICE_CUDA);
+    scene_begin_told(&scene, DEVICE_CUDA, "0");
     for (int i = 0; i < 100; i++) {
         ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
         ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE), US);
