@@ -127,6 +127,7 @@ struct sim_event {
 struct sim {
     struct sim_config config;
     uint64_t random;
+    uint64_t late_random; /* for words that are late: all else is drawn as without them */
     uint64_t now_ns;
     uint64_t tick_ns; /* when the head last heard the time */
     uint64_t steps;

@@ -426,6 +426,7 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
     PL_CHECK(config->clients >= 1 && config->clients <= SIM_CLIENTS_MAX);
     sim->config      = *config;
     sim->random      = config->seed;
+    sim->late_random = config->seed;
     sim->now_ns      = 1000000;
     sim->trace       = getenv("PLASMON_SIM_TRACE") != NULL;
     sim->events      = PL_VEC_INIT(struct sim_event);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "tests/harness/test.h"
 
 /* ------------------------------------------------------------------------------------------ enqueuing */
 
@@ -101,7 +102,7 @@ static plasmon_status_t op_source(void *user, uint32_t stream, uint32_t host_dev
     uint32_t from;
 
     (void)bytes;
-    mine->leaves ^= sim_chance(worker->sim, 30);
+    mine->leaves ^= test_random(&worker->sim->late_random) % 32 == 0;
     from = mine->leaves ? host_device : worker->host_device;
     if (from != mine->from && mine->from != worker->host_device) {
         (void)op_settle(worker, stream);

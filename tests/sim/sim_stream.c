@@ -14,6 +14,7 @@
 #include "tests/sim/sim.h"
 
 #include "base/alloc.h"
+#include "tests/harness/test.h"
 
 enum {
     OP_MIN_NS      = 300,
@@ -31,7 +32,7 @@ void sim_streams_init(struct sim_worker *worker)
         struct sim_stream *stream = &worker->streams[i];
 
         *stream        = (struct sim_stream){.worker = worker, .index = i};
-        stream->leaves = sim_chance(worker->sim, 500);
+        stream->leaves = test_random(&worker->sim->late_random) % 2 != 0;
         stream->from   = worker->host_device;
         pl_list_init(&stream->ops);
         pl_list_init(&stream->words);
@@ -179,10 +180,12 @@ static void word_finish(void *user, uint64_t arg, void *data)
 
 static void word_soon(struct sim_stream *stream)
 {
-    struct sim *sim = stream->worker->sim;
+    struct sim *sim     = stream->worker->sim;
+    uint64_t draw       = test_random(&sim->late_random);
+    uint64_t longest_ns = draw % 5 == 0 ? OP_SLOW_MAX_NS : OP_MAX_NS;
 
-    sim_after(sim, sim_between(sim, 50, sim_chance(sim, 200) ? OP_SLOW_MAX_NS : OP_MAX_NS),
-              word_finish, stream, stream->worker->life, NULL);
+    sim_after(sim, 50 + draw / 5 % longest_ns, word_finish, stream, stream->worker->life,
+              NULL);
 }
 
 static uint64_t op_duration(struct sim *sim, const struct sim_op *op)
