@@ -421,29 +421,42 @@ static void fake_only(void)
     }
 }
 
+/* A name that the driver looks for a file by; there is none yet. */
+static void file_name(char *path)
+{
+    int fd = mkstemp(path);
+
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_EQ(close(fd), 0);
+    ASSERT_EQ(unlink(path), 0);
+}
+
+static void file_make(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_EQ(close(fd), 0);
+}
+
 TEST(memory_that_the_other_device_may_not_reach_is_copied_by_this_one)
 {
     const uint8_t first[BLOCKS] = {100, 101, 102, 103};
     struct far far;
     struct device_ptr theirs;
     char path[] = "/tmp/shut-XXXXXX";
-    int fd, made;
+    int made;
 
     fake_only();
     test_expect_log();
-    fd = mkstemp(path);
-    ASSERT_TRUE(fd >= 0);
-    ASSERT_EQ(close(fd), 0);
-    ASSERT_EQ(unlink(path), 0);
+    file_name(path);
     ASSERT_EQ(setenv("FAKE_CUDA_SHUT", path, 1), 0);
     far_begin(&far);
     far_await_all(&far);
     made = theirs_make(far.other[0]);
     ASSERT_OK(device_stream_source(far.streams[0], 1));
     ASSERT_EQ(device_stream_engines(far.streams[0]), 1);
-    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    ASSERT_TRUE(fd >= 0);
-    ASSERT_EQ(close(fd), 0);
+    file_make(path);
     theirs = map_chunk(far.c.device, far.other[0], made,
                        false); /* now, when it was told already */
     ASSERT_OK(device_copy(far.streams[0], DEVICE_COPY_DEVICE_TO_DEVICE, far.own.addr,
@@ -464,11 +477,8 @@ static void lose_device_1(bool owes)
     struct far far;
     struct pl_err err = {.status = PLASMON_OK};
     char path[]       = "/tmp/lost-XXXXXX";
-    int fd            = mkstemp(path);
 
-    ASSERT_TRUE(fd >= 0);
-    ASSERT_EQ(close(fd), 0);
-    ASSERT_EQ(unlink(path), 0);
+    file_name(path);
     ASSERT_EQ(setenv("FAKE_CUDA_FAR_LOST", path, 1), 0);
     far_begin(&far);
     far_await_all(&far);
@@ -481,9 +491,7 @@ static void lose_device_1(bool owes)
         ASSERT_OK(device_stream_sync(far.streams[0], NULL));
     }
     ASSERT_OK(device_health(far.c.device, &err));
-    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    ASSERT_TRUE(fd >= 0);
-    ASSERT_EQ(close(fd), 0);
+    file_make(path);
     ASSERT_EQ(device_health(far.c.device, &err) != PLASMON_OK, owes);
     ASSERT_EQ(unlink(path), 0);
     if (owes) {
