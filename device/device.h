@@ -194,8 +194,9 @@ plasmon_status_t device_fill8(struct device_stream *stream, struct device_ptr ds
 
 /*
  * The engines of another device (same kind, by ordinal) for copies from it: begin to open them, once, on a thread of its own, and how that stands. It costs a
- * context there. REFUSED: it cannot be, or cannot be any more; CPU devices have no engines.
+ * context there, which takes about DEVICE_ENGINES_BYTES of its memory. REFUSED: it cannot be, or cannot be any more; CPU devices have no engines.
  */
+#define DEVICE_ENGINES_BYTES (UINT64_C(524) << 20)
 enum device_engines {
     DEVICE_ENGINES_CLOSED,
     DEVICE_ENGINES_OPENING,

@@ -18,14 +18,12 @@ enum { DEVICES = 3, OBJECTS = 2, ROUNDS = 9 };
 static const struct fake_cuda_calls *calls;
 static char path[256];
 
-static struct plasmon_client *start(bool alone)
+static struct plasmon_client *start(const char *sources)
 {
     struct plasmon_options options = PLASMON_OPTIONS_INIT;
     struct plasmon_client *client;
 
-    if (!alone) {
-        ASSERT_EQ(unsetenv("PLASMON_SOURCE_ENGINES"), 0);
-    }
+    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", sources, 1), 0);
     cluster_tag();
     (void)snprintf(path, sizeof(path), "%s/calls", cluster_folder());
     calls = fake_counts_open(path);
@@ -94,7 +92,7 @@ TEST(the_devices_that_objects_come_from_copy_them)
     uint64_t until_ns = pl_now_ns() + CLUSTER_WAIT_MS * UINT64_C(1000000), before, far;
     struct plasmon_client *client;
 
-    client = start(false);
+    client = start("1");
     before = fake_counts_of(calls, "cuDevicePrimaryCtxRetain");
 
     await_contexts(client, before);
@@ -111,7 +109,7 @@ TEST(the_devices_that_objects_come_from_copy_them)
 /* At any moment: when they open, while others copy for them, and when nobody does. */
 TEST(workers_that_die_while_others_copy_for_them_lose_nothing)
 {
-    struct plasmon_client *client = start(false);
+    struct plasmon_client *client = start("1");
     uint64_t draw                 = test_seed();
 
     test_set_timeout(300);
@@ -127,10 +125,8 @@ TEST(workers_that_die_while_others_copy_for_them_lose_nothing)
 
 TEST(none_does_who_must_not)
 {
-    struct plasmon_client *client;
+    struct plasmon_client *client = start("0");
 
-    ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", "0", 1), 0);
-    client = start(true);
     for (int i = 0; i < 4; i++) {
         move(client, (float)i);
     }

@@ -52,7 +52,7 @@ static void scene_begin_told(struct scene *scene, uint32_t kind_of_c, const char
 
 static void scene_begin(struct scene *scene, uint32_t kind_of_c)
 {
-    scene_begin_told(scene, kind_of_c, NULL);
+    scene_begin_told(scene, kind_of_c, "1");
 }
 
 static void scene_end(struct scene *scene)
@@ -165,6 +165,25 @@ TEST(who_cannot_open_one_says_so)
     ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
     scene_end(&scene);
     ASSERT_EQ(rmdir(folder), 0); /* nothing was put there: C was not entered */
+}
+
+/* The driver that has no GPU has little memory for it. */
+TEST(what_costs_much_of_a_device_is_for_who_asks_for_it)
+{
+    const uint64_t gib = UINT64_C(1) << 30;
+    struct scene scene;
+
+    ASSERT_TRUE(worker_sources_affordable(140 * gib, 7));
+    ASSERT_TRUE(worker_sources_affordable(24 * gib, 1));
+    ASSERT_TRUE(!worker_sources_affordable(24 * gib, 2));
+    ASSERT_TRUE(!worker_sources_affordable(0, 1));
+    scene_begin_told(&scene, DEVICE_CUDA, NULL);
+    for (int i = 0; i < 100; i++) {
+        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
+    }
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_REFUSES);
+    ASSERT_EQ(device_engines_state(scene.device, B), DEVICE_ENGINES_CLOSED);
+    scene_end(&scene);
 }
 
 TEST(nobody_does_who_must_not)
