@@ -156,6 +156,21 @@ void worker_reuse_new(struct worker_core *core, uint32_t slot)
 
 static_assert(STORE_STREAM_MAX <= 8 * sizeof(uint16_t), "a bit for each stream");
 
+/* The last launch of the stream up to that one; one that is over, or 0: none of those is left. */
+static uint64_t last_until(const struct worker_stream *stream, uint64_t seq)
+{
+    uint64_t last = 0;
+
+    if (stream->last <= seq) {
+        return stream->last;
+    }
+    for (const struct worker_launch *launch           = stream->running.first;
+         launch != NULL && launch->seq <= seq; launch = launch->next) {
+        last = launch->seq;
+    }
+    return last;
+}
+
 /* No stream but this one uses it any more; what this one must be through with first. */
 static bool only_used_in(const struct worker_core *core, uint32_t slot, uint32_t stream,
                          uint64_t out_behind[STORE_STREAM_MAX])
@@ -164,9 +179,10 @@ static bool only_used_in(const struct worker_core *core, uint32_t slot, uint32_t
 
     memset(out_behind, 0, STORE_STREAM_MAX * sizeof(*out_behind));
     for (uint32_t i = 0; i < core->stream_count; i++) {
-        uint64_t until = pl_min_u64(last, core->streams[i].last);
+        uint64_t until =
+            (core->used_by[slot] & 1u << i) != 0 ? last_until(&core->streams[i], last) : 0;
 
-        if ((core->used_by[slot] & 1u << i) == 0 || worker_stream_word(core, i) >= until) {
+        if (worker_stream_word(core, i) >= until) {
             continue;
         }
         if (i != stream) {

@@ -105,6 +105,7 @@ TEST(programs_that_found_something_later)
         ASSERT_TRUE(graph_run(seeds[i], &whole_with_hosts, &sum, true));
     }
     ASSERT_TRUE(graph_run(1795402290164508521, &whole, &sum, true));
+    ASSERT_TRUE(graph_run(1652828067, &whole, &sum, true));
 }
 
 TEST_MAIN()

@@ -166,6 +166,33 @@ TEST(memory_that_is_there_comes_first)
     fake_destroy(fake);
 }
 
+/* Launch 1 fills most of the device, 2 reads that in another stream and is seen done, though its own stream does not yet say so of 1, and has got launch 3 meanwhile. */
+TEST(
+    memory_is_used_again_behind_the_last_user_of_each_stream_and_not_behind_the_last_of_all)
+{
+    enum {
+        LARGE          = 150 << 10,
+        REST_OF_DEVICE = 105000,
+        PART           = 112 << 10,
+        HOLE_PART      = 25 << 10
+    };
+    struct fake *fake = fake_create_small();
+
+    fill(fake, 1, 1, LARGE, 0);
+    copy_from(fake, 2, 2, 1, 1);
+    fill(fake, 3, 3, REST_OF_DEVICE, 1);
+    fake_retire(fake, 1);
+    fake_finish(fake, 2, 2);
+    (void)fake_calls(fake);
+    fill(fake, 4, 4, PART, 3); /* in the stream of 1 and 3 */
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:4");
+    ASSERT_TRUE(same_bytes(fake, 1, 4));
+    fill(fake, 5, 5, HOLE_PART, 0); /* what 4 left */
+    ASSERT_STR(fake_calls(fake), "join:1:0 run:1:fill signal:1:5");
+    ASSERT_TRUE(same_bytes(fake, 1, 5));
+    fake_destroy(fake);
+}
+
 TEST(what_is_not_retired_is_waited_for)
 {
     struct fake *fake = begin();
