@@ -12,6 +12,7 @@
 #define COUNTS_NS    UINT64_C(1000000000)
 #define KERNEL_BYTES (UINT64_C(256) << 10) /* no engine's (device/cuda/copy.c) */
 #define MEMORY_PART  32u
+#define OTHERS_MAX   1u /* that it was measured with */
 
 static struct store_table *own_table(const struct worker_sources *sources)
 {
@@ -43,18 +44,19 @@ void worker_sources_init(struct worker_sources *sources, struct device *device,
     const char *text = getenv("PLASMON_SOURCE_ENGINES");
 
     *sources = (struct worker_sources){
-        .device      = device,
-        .shared      = shared,
-        .wanted      = text == NULL || strcmp(text, "0") != 0,
-        .at_any_cost = text != NULL && strcmp(text, "1") == 0,
+        .device = device,
+        .shared = shared,
+        .wanted = text == NULL || strcmp(text, "0") != 0,
+        .always = text != NULL && strcmp(text, "1") == 0,
     };
     show(sources, STORE_ENGINES_IDLE);
     __atomic_store_n(&own_table(sources)->reads_until_ns, 0, __ATOMIC_RELAXED);
 }
 
-bool worker_sources_affordable(uint64_t device_bytes, uint32_t others)
+bool worker_sources_by_default(uint64_t device_bytes, uint32_t others)
 {
-    return others * DEVICE_ENGINES_BYTES <= device_bytes / MEMORY_PART;
+    return others <= OTHERS_MAX &&
+           others * DEVICE_ENGINES_BYTES <= device_bytes / MEMORY_PART;
 }
 
 static void open_all(struct worker_sources *sources)
@@ -65,11 +67,11 @@ static void open_all(struct worker_sources *sources)
     for (uint32_t i = 0; i < sources->shared->host_device_count; i++) {
         others += is_sibling(sources, i);
     }
-    if (!sources->at_any_cost && !worker_sources_affordable(bytes, others)) {
+    if (!sources->always && !worker_sources_by_default(bytes, others)) {
         pl_info("worker",
-                "large copies are made by this GPU's own engines: those of others would "
-                "take %u times %llu MiB of each (PLASMON_SOURCE_ENGINES=1: they do)",
-                others, (unsigned long long)(DEVICE_ENGINES_BYTES >> 20));
+                "large copies are made by this GPU's own engines; PLASMON_SOURCE_ENGINES=1 "
+                "has those of the others make them, which takes %llu MiB of each of %u",
+                (unsigned long long)(DEVICE_ENGINES_BYTES >> 20), others);
         show(sources, STORE_ENGINES_REFUSES);
         return;
     }

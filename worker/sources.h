@@ -2,7 +2,8 @@
  * Who copies between the GPUs of a host: the one that the bytes come from, or the one that wants them (device/cuda/far.c says what is better in which).
  *
  * FOR WHO COPIES MUCH, since it costs memory of GPUs and a second or two (docs/transfers.md), and where that is a thirty-second of a GPU's memory at most: the head's plan for a full
- * device leaves twice as much aside (head/spill.c). PLASMON_SOURCE_ENGINES=0: for nobody; 1: whatever it costs.
+ * device leaves twice as much aside (head/spill.c). And where there are two GPUs, for what it does to collectives and to copies of several to several is not measured
+ * with more. PLASMON_SOURCE_ENGINES=0: for nobody; 1: whatever it costs, and however many there are.
  *
  * ALL OR NONE. An engine that two processes use takes turns between them, for longer than a copy: of two GPUs of which one reads by its own engine, and is read by its engine for
  * the other's process, each has half of its rate (H200s, 100 MiB both ways: 388 GB/s in place of 735). So a worker has sources copy only while nobody on its host makes large copies by
@@ -11,7 +12,7 @@
  *   IDLE     it has made few large copies, or none
  *   OPENS    it makes them by its own engines, and opens what it needs to leave that
  *   OPENED   it can leave it, and does while nobody OPENS or REFUSES
- *   REFUSES  it cannot: a GPU has no room, or little memory for so many others, is for one process, or is not visible here
+ *   REFUSES  it cannot: a GPU has no room, or there are too many others, one is for one process, or is not visible here
  *
  * What is not large is read by one's own engines in any case. Where that is much (SMALL_BYTES in WINDOW_NS), a worker shows until when it counts, a second from then, and
  * that is like OPENS for all.
@@ -32,15 +33,15 @@ struct worker_sources {
     struct device *device;
     const struct worker_shared *shared;
     bool wanted;
-    bool at_any_cost;
+    bool always;
     uint64_t copied;
     uint64_t window_ns;       /* since then .. */
     uint64_t small;           /* .. so much was copied that is not large */
     enum store_engines state; /* as our table shows it */
 };
 
-/* May so many other devices of a host open what they need on one with so much memory, unless somebody says so? */
-bool worker_sources_affordable(uint64_t device_bytes, uint32_t others);
+/* Do so many other devices of a host open what they need on one with so much memory without being asked to? */
+bool worker_sources_by_default(uint64_t device_bytes, uint32_t others);
 void worker_sources_init(struct worker_sources *sources, struct device *device,
                          const struct worker_shared *shared);
 /*

@@ -168,15 +168,15 @@ TEST(who_cannot_open_one_says_so)
 }
 
 /* The driver that has no GPU has little memory for it. */
-TEST(what_costs_much_of_a_device_is_for_who_asks_for_it)
+TEST(what_costs_much_of_a_device_or_was_not_measured_is_for_who_asks_for_it)
 {
     const uint64_t gib = UINT64_C(1) << 30;
     struct scene scene;
 
-    ASSERT_TRUE(worker_sources_affordable(140 * gib, 7));
-    ASSERT_TRUE(worker_sources_affordable(24 * gib, 1));
-    ASSERT_TRUE(!worker_sources_affordable(24 * gib, 2));
-    ASSERT_TRUE(!worker_sources_affordable(0, 1));
+    ASSERT_TRUE(worker_sources_by_default(140 * gib, 1));
+    ASSERT_TRUE(!worker_sources_by_default(140 * gib, 2));
+    ASSERT_TRUE(worker_sources_by_default(24 * gib, 1));
+    ASSERT_TRUE(!worker_sources_by_default(16 * gib, 1));
     scene_begin_told(&scene, DEVICE_CUDA, NULL);
     for (int i = 0; i < 100; i++) {
         ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
