@@ -621,10 +621,10 @@ static void order_reuse(struct worker_core *core, struct worker_launch *launch,
         if (seq == 0 || pl_bug("worker.reuse_at_once")) {
             continue;
         }
-        if (i == stream && behind == BEHIND_WORD && core->streams[i].signalled < seq) {
-            worker_stream_signal(core, i);
-        }
         if (i == stream && behind == BEHIND_WORD) {
+            if (core->streams[i].signalled < seq) {
+                worker_stream_signal(core, i);
+            }
             settle(core, launch, i);
         }
         order_local(core, launch, stream, seq, behind, io_clear);

@@ -465,8 +465,8 @@ static void *far_run(void *user)
 
     if (status == PLASMON_OK) {
         pl_info("device",
-                "GPU %u: what comes from GPU %u is copied by the engines of that, "
-                "which took %llu ms",
+                "GPU %u: what comes from GPU %u is copied by the engines of that; to open "
+                "it took %llu ms",
                 far->cuda->base.info.ordinal, far->ordinal,
                 (unsigned long long)((pl_now_ns() - begun_ns) / 1000000));
         return NULL;

@@ -244,7 +244,7 @@ plasmon_status_t device_cuda_words(struct device_stream *base,
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
     struct device_cuda *cuda          = cuda_of(stream);
     CUstreamBatchMemOpParams params[DEVICE_WORDS_MAX];
-    plasmon_status_t status = base->records ? PLASMON_ENOTSUP : device_cuda_enter(cuda);
+    plasmon_status_t status = base->records ? PLASMON_ENOTSUP : PLASMON_OK;
 
     for (uint32_t i = 0; i < count && status == PLASMON_OK; i++) {
         CUdeviceptr address = 0;
@@ -322,13 +322,10 @@ plasmon_status_t device_cuda_join(struct device_stream *base, struct device_stre
     }
     status = device_cuda_here(stream, &on); /* what it keeps goes in first */
     if (status == PLASMON_OK) {
-        status = device_cuda_here(there, &behind);
+        status = device_cuda_tail(there, &behind);
     }
     if (status == PLASMON_OK && stream->at->context != there->at->context) {
         return device_cuda_far_join(stream, there);
-    }
-    if (status == PLASMON_OK) {
-        status = device_cuda_tail(there, &behind);
     }
     return status == PLASMON_OK ? device_cuda_go_behind(stream, on, behind) : status;
 }
