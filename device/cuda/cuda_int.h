@@ -45,9 +45,9 @@ struct device_cuda_lane {
     uint32_t ordinal;            /* of the device that it is on */
     struct device_cuda_far *far; /* whose it is; NULL: this device's own */
     CUstream stream;
-    CUstream aside;     /* where its large copies run (copy.c); NULL: in it */
-    CUstream words;     /* where its words are written (far.c); NULL: in it */
-    bool words_behind;  /* that is behind all that `stream` holds */
+    CUstream aside; /* where its large copies run (copy.c); NULL: in it */
+    bool
+        home_behind; /* of one in another context: home is behind all that `stream` holds (far.c) */
     CUevent join_event; /* for joins of this stream with others */
 };
 
@@ -220,14 +220,13 @@ void device_cuda_far_finish(struct device_cuda *cuda); /* when there are no stre
 plasmon_status_t device_cuda_lane_create(struct device_cuda *cuda, CUcontext in,
                                          uint32_t ordinal, int priority,
                                          struct device_cuda_lane *out);
-/* What is beside it: `aside`, or `words`. */
 plasmon_status_t device_cuda_lane_beside(struct device_cuda *cuda, int priority,
                                          CUstream *out);
 void device_cuda_lane_destroy(struct device_cuda *cuda,
                               const struct device_cuda_lane *lane);
 /* For what any context can do: words, events of its own, engines' copies. Its context is current then, and *out_on the stream there. */
 plasmon_status_t device_cuda_here(struct device_cuda_stream *stream, CUstream *out_on);
-/* Likewise, for what says that all the stream holds is over: words, events. */
+/* For what says that all the stream holds is over: words, events. The device's own context is current then. */
 plasmon_status_t device_cuda_tail(struct device_cuda_stream *stream, CUstream *out_on);
 void device_cuda_far_home(struct device_cuda_stream *stream);
 /* Before a copy: home, if the device that it is at may not reach all that is mapped. */

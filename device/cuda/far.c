@@ -10,15 +10,15 @@
  * process dies its work on the other device ends with it, before its death is seen (the driver ends the channels when it closes the files, the parent
  * hears of it afterwards), so nobody writes into a buffer whose writer is dead. An error of the other process's kernels is that process's alone.
  *
- * A STREAM IN TWO CONTEXTS is one stream: when it goes to another one, a word that is written where it was and waited for where it is keeps its order (an event would, too, but
- * costs 20 us between two devices, and two words 5). Only copies by engines, words, marks (which are that word, too) and waits can be put in where it is away; for all else it comes home. Nothing
- * is waited for that was not enqueued before, so what docs/ordering.md says of hazards holds: the word stands behind what the stream holds, and so it does with one context.
+ * A STREAM IN TWO CONTEXTS is one stream. When it goes away, what comes there waits for a word that is written at home; when it comes back, home is behind an event of its place
+ * there. (Out and back by events would do, but one between two devices costs 20 us, and a word written and waited for 5.) Only copies by engines, words, marks (which are a word, too) and waits can be
+ * put in where it is away; for all else it comes home. Nothing is waited for that was not enqueued before, so what docs/ordering.md says of hazards holds.
  *
- * WORDS BESIDE. At home the copies have a stream beside the one with waits and words (copy.c). There it is the words that have one: waits and copies are in one stream, and
- * words in another, which is behind it by an event each time. For a stream that has held no copy, and waits for a word, is served by the engine for kernels, and that takes turns of a millisecond or so between
- * contexts: 16 MiB both ways went at 32 GB/s, and all-reduces on two H200s fell from 328 to 144. A stream that has held a copy is served by that copy's engine from then on, waits and all; and one that
- * waits for events only does no harm. (A copy of 4 bytes to the host helps, too, but then each word waits for what goes to the host: 127 GB/s beside such copies, in place of 659.) So what follows in the stream may
- * begin before a word is written that comes before it. That is all the same to who waits for the word; what it means for who looks at it after a death says worker/begun.c.
+ * WORDS AT HOME. Waits and copies go where the stream is. Its words do not: they are written at home, behind an event of its place each time. For over there a stream that holds no copy is served by
+ * the engine for kernels, and that takes turns of a millisecond or so between contexts: where it waits for words, 16 MiB both ways go at 32 GB/s, and all-reduces on two H200s fell from 328 to 144; where it waits for
+ * events only, and writes the words, each is late by up to 25 us, now more, now less, and who waits for them along a chain loses the sum. Behind the copies in their own stream a word costs the engine 3.5 us.
+ * So the other device is given copies and nothing else, and what follows in the stream may begin before a word is written that comes before it. That is all the same to who waits for the word; what it means for
+ * who looks at it after a death says worker/begun.c.
  *
  * WHEN somebody says so (device_engines_open()): a context costs 524 MiB of the other device, and a thread some seconds. Where it cannot be had (no room, a compute
  * mode that is not DEFAULT, a device that is hidden), this device reads.
@@ -98,9 +98,6 @@ void device_cuda_lane_destroy(struct device_cuda *cuda, const struct device_cuda
         (void)DEVICE_CU(cuda,
                         cuStreamDestroy(lane->aside)); /* logged; nothing else to do */
     }
-    if (lane->words != NULL) {
-        (void)DEVICE_CU(cuda, cuStreamDestroy(lane->words)); /* likewise */
-    }
     if (lane->join_event != NULL) {
         (void)DEVICE_CU(cuda, cuEventDestroy(lane->join_event)); /* likewise */
     }
@@ -109,60 +106,68 @@ void device_cuda_lane_destroy(struct device_cuda *cuda, const struct device_cuda
     }
 }
 
-/* The lane's context is current. */
-static plasmon_status_t lane_tail(struct device_cuda *cuda, struct device_cuda_lane *lane,
-                                  CUstream *out_on)
-{
-    plasmon_status_t status;
-
-    *out_on = lane->words != NULL ? lane->words : lane->stream;
-    if (lane->words == NULL || lane->words_behind) {
-        return PLASMON_OK;
-    }
-    status = DEVICE_CU(cuda, cuEventRecord(lane->join_event, lane->stream));
-    if (status == PLASMON_OK) {
-        status = DEVICE_CU(
-            cuda, cuStreamWaitEvent(lane->words, lane->join_event, CU_EVENT_WAIT_DEFAULT));
-    }
-    lane->words_behind = status == PLASMON_OK;
-    return status;
-}
-
-static plasmon_status_t enter_where_it_is(struct device_cuda_stream *stream)
+static plasmon_status_t enter_lane(struct device_cuda_stream *stream,
+                                   const struct device_cuda_lane *lane)
 {
     if (stream->keep != NULL) {
         device_cuda_stream_flush(&stream->base);
     }
-    return device_cuda_enter_context(device_cuda_of(stream->base.device),
-                                     stream->at->context);
+    return device_cuda_enter_context(device_cuda_of(stream->base.device), lane->context);
+}
+
+static plasmon_status_t enter_where_it_is(struct device_cuda_stream *stream)
+{
+    return enter_lane(stream, stream->at);
+}
+
+static plasmon_status_t enter_at_home(struct device_cuda_stream *stream)
+{
+    return enter_lane(stream, &stream->home);
 }
 
 plasmon_status_t device_cuda_here(struct device_cuda_stream *stream, CUstream *out_on)
 {
     plasmon_status_t status = enter_where_it_is(stream);
 
-    stream->at->words_behind = false;
-    *out_on                  = stream->at->stream;
+    stream->at->home_behind = false;
+    *out_on                 = stream->at->stream;
     return status;
+}
+
+static bool is_away(const struct device_cuda_stream *stream)
+{
+    return stream->at != &stream->home;
 }
 
 plasmon_status_t device_cuda_tail(struct device_cuda_stream *stream, CUstream *out_on)
 {
-    plasmon_status_t status = enter_where_it_is(stream);
+    struct device_cuda *cuda = device_cuda_of(stream->base.device);
+    bool behind              = !is_away(stream) || stream->at->home_behind;
+    plasmon_status_t status  = behind ? PLASMON_OK : enter_where_it_is(stream);
 
-    return status == PLASMON_OK
-               ? lane_tail(device_cuda_of(stream->base.device), stream->at, out_on)
-               : status;
+    *out_on = stream->home.stream;
+    if (status == PLASMON_OK && !behind) {
+        status = DEVICE_CU(cuda, cuEventRecord(stream->at->join_event, stream->at->stream));
+    }
+    if (status == PLASMON_OK) {
+        status = enter_at_home(stream);
+    }
+    if (status == PLASMON_OK && !behind) {
+        status = DEVICE_CU(cuda, cuStreamWaitEvent(*out_on, stream->at->join_event,
+                                                   CU_EVENT_WAIT_DEFAULT));
+        stream->at->home_behind = status == PLASMON_OK;
+    }
+    return status;
 }
 
 /* All that it holds is over; an error is not. */
-static CUresult lane_query(const struct device_cuda_lane *lane)
+static bool is_idle(struct device_cuda_stream *stream)
 {
-    CUresult result = device_cuda_driver.cuStreamQuery(lane->stream);
-
-    return result == CUDA_SUCCESS && lane->words != NULL
-               ? device_cuda_driver.cuStreamQuery(lane->words)
-               : result;
+    return (!is_away(stream) ||
+            (enter_where_it_is(stream) == PLASMON_OK &&
+             device_cuda_driver.cuStreamQuery(stream->at->stream) == CUDA_SUCCESS)) &&
+           enter_at_home(stream) == PLASMON_OK &&
+           device_cuda_driver.cuStreamQuery(stream->home.stream) == CUDA_SUCCESS;
 }
 
 /*
@@ -190,37 +195,32 @@ static bool way_take(struct device_cuda_stream *stream)
     return true;
 }
 
-static plasmon_status_t way_write(struct device_cuda_stream *stream, CUstream on)
+/* It has the next value when all that the stream holds is over. */
+static plasmon_status_t way_write(struct device_cuda_stream *stream)
 {
-    return DEVICE_CU(device_cuda_of(stream->base.device),
-                     cuStreamWriteValue64(on, stream->way_at, ++stream->way_value,
-                                          CU_STREAM_WRITE_VALUE_DEFAULT));
+    CUstream on;
+    plasmon_status_t status = device_cuda_tail(stream, &on);
+
+    return status == PLASMON_OK
+               ? DEVICE_CU(device_cuda_of(stream->base.device),
+                           cuStreamWriteValue64(on, stream->way_at, ++stream->way_value,
+                                                CU_STREAM_WRITE_VALUE_DEFAULT))
+               : status;
 }
 
-/* What `to` holds from now on comes behind what `from` holds, by the word of the stream that `from` is of. */
+/* What `lane` holds from now on comes behind what the stream holds, by the stream's word. */
 static plasmon_status_t lane_behind(struct device_cuda_stream *stream,
-                                    struct device_cuda_lane *from,
-                                    struct device_cuda_lane *to)
+                                    struct device_cuda_lane *lane)
 {
     struct device_cuda *cuda = device_cuda_of(stream->base.device);
-    CUstream on              = from->stream;
-    plasmon_status_t status  = device_cuda_enter_context(cuda, from->context);
+    plasmon_status_t status  = way_write(stream);
 
-    if (status == PLASMON_OK && lane_query(from) == CUDA_SUCCESS) {
-        return device_cuda_enter_context(cuda, to->context); /* all of that is over */
-    }
     if (status == PLASMON_OK) {
-        status = lane_tail(cuda, from, &on);
+        status = device_cuda_enter_context(cuda, lane->context);
     }
+    lane->home_behind = false;
     if (status == PLASMON_OK) {
-        status = way_write(stream, on);
-    }
-    if (status == PLASMON_OK) {
-        status = device_cuda_enter_context(cuda, to->context);
-    }
-    to->words_behind = false;
-    if (status == PLASMON_OK) {
-        status = DEVICE_CU(cuda, cuStreamWaitValue64(to->stream, stream->way_at,
+        status = DEVICE_CU(cuda, cuStreamWaitValue64(lane->stream, stream->way_at,
                                                      stream->way_value,
                                                      CU_STREAM_WAIT_VALUE_GEQ));
     }
@@ -232,9 +232,21 @@ static plasmon_status_t lane_behind(struct device_cuda_stream *stream,
 
 static plasmon_status_t go(struct device_cuda_stream *stream, struct device_cuda_lane *to)
 {
-    plasmon_status_t status =
-        to == stream->at ? PLASMON_OK : lane_behind(stream, stream->at, to);
+    plasmon_status_t status = PLASMON_OK;
 
+    if (to == stream->at) {
+        return PLASMON_OK;
+    }
+    if (is_idle(stream)) {
+        to->home_behind = false;
+    } else if (to == &stream->home) {
+        status = way_write(stream); /* home is behind then, and the word says until when */
+        if (status != PLASMON_OK) {
+            device_cuda_lost(device_cuda_of(stream->base.device), device_cuda_last_error());
+        }
+    } else {
+        status = lane_behind(stream, to);
+    }
     if (status == PLASMON_OK) {
         stream->at = to;
     }
@@ -256,12 +268,8 @@ void device_cuda_far_check(struct device_cuda_stream *stream)
 plasmon_status_t device_cuda_far_mark(struct device_cuda_stream *stream,
                                       uint64_t *out_value)
 {
-    CUstream on;
-    plasmon_status_t status = device_cuda_tail(stream, &on);
+    plasmon_status_t status = way_write(stream);
 
-    if (status == PLASMON_OK) {
-        status = way_write(stream, on);
-    }
     *out_value = stream->way_value;
     return status;
 }
@@ -273,11 +281,13 @@ plasmon_status_t device_cuda_far_join(struct device_cuda_stream *stream,
     plasmon_status_t status;
 
     if (way_take(other)) { /* its own word: several writers of one would not be in order */
-        return lane_behind(other, other->at, stream->at);
+        return lane_behind(other, stream->at);
     }
     device_cuda_far_home(stream);
-    there  = device_cuda_stream_on(other);
     status = device_cuda_here(stream, &on);
+    if (status == PLASMON_OK) {
+        status = device_cuda_tail(other, &there);
+    }
     return status == PLASMON_OK ? device_cuda_go_behind(stream, on, there) : status;
 }
 
@@ -432,9 +442,6 @@ static plasmon_status_t far_open(struct device_cuda_far *far)
         int priority                  = far->cuda->priority_high;
 
         status = device_cuda_lane_create(NULL, far->context, far->ordinal, priority, lane);
-        if (status == PLASMON_OK) {
-            status = device_cuda_lane_beside(NULL, priority, &lane->words);
-        }
         lane->far = far;
     }
     if (status == PLASMON_OK) {
@@ -592,20 +599,14 @@ bool device_cuda_words_late(const struct device_stream *base)
 {
     const struct device_cuda_stream *stream = (const void *)base;
 
-    return stream->at->words != NULL;
+    return is_away(stream);
 }
 
 plasmon_status_t device_cuda_settle(struct device_stream *base)
 {
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
-    CUstream on, words;
-    plasmon_status_t status = device_cuda_tail(stream, &words);
 
-    if (status == PLASMON_OK) {
-        status = device_cuda_here(stream, &on);
-    }
-    return status == PLASMON_OK && on != words ? device_cuda_go_behind(stream, on, words)
-                                               : status;
+    return is_away(stream) ? lane_behind(stream, stream->at) : PLASMON_OK;
 }
 
 uint32_t device_cuda_engines(const struct device_stream *base)
@@ -648,7 +649,7 @@ CUresult device_cuda_far_query_locked(struct device_cuda *cuda)
             CUresult result                         = CUDA_SUCCESS;
 
             if (holder != NULL) { /* so there is that lane */
-                result = lane_query(&far->lanes[k]);
+                result = device_cuda_driver.cuStreamQuery(far->lanes[k].stream);
             }
             if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
                 atomic_store(&far->state, FAR_REFUSED); /* its device is lost, .. */

@@ -227,12 +227,12 @@ static CUstreamBatchMemOpParams step_of(const struct device_word_step *step,
 }
 
 /* How many of them go into one stream. */
-static uint32_t steps_together(const struct device_cuda_lane *lane,
+static uint32_t steps_together(const struct device_cuda_stream *stream,
                                const struct device_word_step *steps, uint32_t count)
 {
     uint32_t n = 1;
 
-    while (n < count && (lane->words == NULL || steps[n].waits == steps[0].waits)) {
+    while (n < count && (stream->at == &stream->home || steps[n].waits == steps[0].waits)) {
         n++;
     }
     return n;
@@ -256,7 +256,7 @@ plasmon_status_t device_cuda_words(struct device_stream *base,
     for (uint32_t i = 0, n; i < count && status == PLASMON_OK; i += n) {
         CUstream on;
 
-        n = steps_together(stream->at, &steps[i], count - i);
+        n = steps_together(stream, &steps[i], count - i);
         status =
             steps[i].waits ? device_cuda_here(stream, &on) : device_cuda_tail(stream, &on);
         if (status == PLASMON_OK) {
@@ -324,7 +324,7 @@ plasmon_status_t device_cuda_join(struct device_stream *base, struct device_stre
     if (status == PLASMON_OK) {
         status = device_cuda_tail(there, &behind);
     }
-    if (status == PLASMON_OK && stream->at->context != there->at->context) {
+    if (status == PLASMON_OK && stream->at != &stream->home) {
         return device_cuda_far_join(stream, there);
     }
     return status == PLASMON_OK ? device_cuda_go_behind(stream, on, behind) : status;
