@@ -41,6 +41,7 @@ static void pair_add(Plasmon__V1__PairStats *sum, const Plasmon__V1__PairStats *
     sum->stalls += pair->stalls;
     sum->retries += pair->retries;
     sum->relays += pair->relays;
+    sum->written_bytes += pair->written_bytes;
     if (alive) {
         sum->in_flight += pair->in_flight;
         sum->in_flight_bytes += pair->in_flight_bytes;

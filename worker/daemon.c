@@ -400,6 +400,12 @@ static bool pairs_came(struct worker_daemon *daemon, struct wire_arena *arena,
         stats->in_flight       = pair.in_flight;
         stats->in_flight_bytes = pair.bytes_in_flight;
         stats->stalls          = pair.stalls;
+        if (pair.route == TRANSFER_PEER) {
+            uint32_t from = daemon->host_device_of[pair.peer];
+
+            stats->written_bytes =
+                from < STORE_HOST_DEVICE_MAX ? daemon->executor.written[from] : 0;
+        }
     }
     return true;
 }

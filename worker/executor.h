@@ -67,6 +67,7 @@ struct worker_executor {
     struct worker_functions functions;
     struct worker_check check;
     struct transfer_counters counters;
+    uint64_t written[STORE_HOST_DEVICE_MAX]; /* bytes that came from there by its engines */
     struct worker_trace trace;
     bool unwatched; /* nobody looks at words, and somebody must when there is work */
     bool ring_ready[STORE_HOST_DEVICE_MAX]; /* that device's slab is registered with ours */

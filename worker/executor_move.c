@@ -11,19 +11,27 @@ plasmon_status_t worker_op_copy(void *user, uint32_t stream, const struct pl_box
     bool peer                        = src_host_device != executor->shared->host_device;
     struct device_ptr src            = worker_memory_own(executor->memory, src_offset);
     uint64_t bytes                   = (uint64_t)pl_box_elements(src_frame) * element_bytes;
+    plasmon_status_t status          = PLASMON_OK;
 
     (void)seq; /* what is put in here does not fail later */
     if (peer) {
-        plasmon_status_t status =
+        status =
             worker_memory_peer(executor->memory, src_host_device, src_offset, bytes, &src);
 
         if (status != PLASMON_OK) {
             return status;
         }
     }
-    return transfer_copy(executor->streams[stream], box, element_bytes,
-                         worker_memory_own(executor->memory, dst_offset), dst_frame, src,
-                         src_frame, peer, &executor->counters);
+    status = transfer_copy(executor->streams[stream], box, element_bytes,
+                           worker_memory_own(executor->memory, dst_offset), dst_frame, src,
+                           src_frame, peer, &executor->counters);
+    if (status == PLASMON_OK && peer &&
+        device_stream_engines(executor->streams[stream]) !=
+            device_get_info(executor->device)->ordinal) {
+        executor->written[src_host_device] +=
+            (uint64_t)pl_box_elements(box) * element_bytes;
+    }
+    return status;
 }
 
 /* Registered when first used: 128 MiB of pinned host memory a receiver are not for those who never take this route. */

@@ -29,7 +29,8 @@ const struct cli_command cli_transfers = {
         "enqueued, not yet done.\n"
         "stalls: deadlines that were over; retries: chunks that went again over a new "
         "connection;\n"
-        "relays: connections through a third worker. See docs/transfers.md.\n"
+        "relays: connections through a third worker; written: bytes that engines of the "
+        "GPU they come from wrote,\nthe others were read. See docs/transfers.md.\n"
         "--routes: samples are reports of a worker, one a second while something moves; "
         "latency is of small\nobjects, bandwidth of those from 1 MiB on.\n",
     .options      = options,
@@ -58,13 +59,14 @@ static const char *rate_text(const Plasmon__V1__PairStats *pair, char out[40])
 
 static void print_pair(const Plasmon__V1__PairStats *pair, const char *from, const char *to)
 {
-    char bytes[32], rate[40];
+    char bytes[32], written[32], rate[40];
 
-    printf("  %-6s %5s %5s %10llu %10s %12s %9llu %6llu %7llu %6llu\n",
+    printf("  %-6s %5s %5s %10llu %10s %12s %9llu %6llu %7llu %6llu %10s\n",
            wire_route_name(pair->route), from, to, (unsigned long long)pair->transfers,
            pl_format_bytes(pair->bytes, bytes), rate_text(pair, rate),
            (unsigned long long)pair->in_flight, (unsigned long long)pair->stalls,
-           (unsigned long long)pair->retries, (unsigned long long)pair->relays);
+           (unsigned long long)pair->retries, (unsigned long long)pair->relays,
+           pl_format_bytes(pair->written_bytes, written));
 }
 
 static void add(Plasmon__V1__PairStats *sum, const Plasmon__V1__PairStats *pair)
@@ -77,6 +79,7 @@ static void add(Plasmon__V1__PairStats *sum, const Plasmon__V1__PairStats *pair)
     sum->stalls += pair->stalls;
     sum->retries += pair->retries;
     sum->relays += pair->relays;
+    sum->written_bytes += pair->written_bytes;
 }
 
 /* The pairs of one route together; *io_index: the first of them, then the first of the next route. Pairs come in order of routes. */
@@ -102,8 +105,9 @@ static void print_reply(const Plasmon__V1__StatusReply *reply)
 {
     char bytes[32];
 
-    printf("  %-6s %5s %5s %10s %10s %12s %9s %6s %7s %6s\n", "route", "from", "to",
-           "objects", "bytes", "bandwidth", "in flight", "stalls", "retries", "relays");
+    printf("  %-6s %5s %5s %10s %10s %12s %9s %6s %7s %6s %10s\n", "route", "from", "to",
+           "objects", "bytes", "bandwidth", "in flight", "stalls", "retries", "relays",
+           "written");
     for (size_t i = 0; i < reply->n_pairs;) {
         Plasmon__V1__PairStats sum = route_sum(reply, &i);
 
@@ -136,12 +140,12 @@ static void json_pair(const Plasmon__V1__PairStats *pair, bool named)
     }
     printf(",\"objects\":%llu,\"bytes\":%llu,\"bytes_per_second\":%llu,\"busy_ns\":%llu,"
            "\"in_flight\":%llu,\"in_flight_bytes\":%llu,\"stalls\":%llu,\"retries\":%llu,"
-           "\"relays\":%llu}",
+           "\"relays\":%llu,\"written_bytes\":%llu}",
            (unsigned long long)pair->transfers, (unsigned long long)pair->bytes,
            (unsigned long long)rate_of(pair), (unsigned long long)pair->busy_ns,
            (unsigned long long)pair->in_flight, (unsigned long long)pair->in_flight_bytes,
            (unsigned long long)pair->stalls, (unsigned long long)pair->retries,
-           (unsigned long long)pair->relays);
+           (unsigned long long)pair->relays, (unsigned long long)pair->written_bytes);
 }
 
 static void print_json(const Plasmon__V1__StatusReply *reply)

@@ -10,7 +10,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "tests/harness/gpu/fake_counts.h"
-#include "tests/integration/cluster.h"
+#include "tests/integration/started.h"
 
 #define COUNT (8 << 20) /* 32 MiB of floats */
 enum { DEVICES = 3, OBJECTS = 2, ROUNDS = 9 };
@@ -18,17 +18,22 @@ enum { DEVICES = 3, OBJECTS = 2, ROUNDS = 9 };
 static const struct fake_cuda_calls *calls;
 static char path[256];
 
-static struct plasmon_client *start(const char *sources)
+static void prepare(const char *sources)
 {
-    struct plasmon_options options = PLASMON_OPTIONS_INIT;
-    struct plasmon_client *client;
-
     ASSERT_EQ(setenv("PLASMON_SOURCE_ENGINES", sources, 1), 0);
     cluster_tag();
     (void)snprintf(path, sizeof(path), "%s/calls", cluster_folder());
     calls = fake_counts_open(path);
     ASSERT_EQ(setenv("FAKE_CUDA_CALLS", path, 1), 0);
     ASSERT_EQ(setenv("FAKE_CUDA_DEVICES", "3", 1), 0);
+}
+
+static struct plasmon_client *start(const char *sources)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
+
+    prepare(sources);
     options.gpus          = "3";
     options.device_memory = UINT64_C(512) << 20;
     options.transfer      = "peer";
@@ -132,6 +137,48 @@ TEST(none_does_who_must_not)
     }
     ASSERT_EQ(fake_counts_of(calls, "far"), 0);
     end(client);
+}
+
+/* Of the peer route as a whole, which comes first. */
+static long long shown(const char *key)
+{
+    static char text[8192];
+    char quoted[48];
+    const char *at;
+
+    ASSERT_EQ(STARTED_RUN(text, sizeof(text), "plasmon", "transfers", "--json"), 0);
+    (void)snprintf(quoted, sizeof(quoted), "\"%s\":", key);
+    at = strstr(text, "\"route\":\"peer\"");
+    at = at != NULL ? strstr(at, quoted) : NULL;
+    return at != NULL ? strtoll(at + strlen(quoted), NULL, 10) : -1;
+}
+
+TEST(what_sources_wrote_is_shown)
+{
+    uint64_t bytes = COUNT * sizeof(float), before;
+    struct plasmon_client *client;
+    char said[4096];
+
+    prepare("1");
+    started_begin();
+    if (STARTED_RUN(said, sizeof(said), "plasmon", "start", "--head", "--gpus", "3",
+                    "--device-memory", "512M") != 0) {
+        test_fail(__FILE__, __LINE__, "plasmon start: %s", said);
+    }
+    client = started_join_knowing(started_address(), DEVICES);
+    before = fake_counts_of(calls, "cuDevicePrimaryCtxRetain");
+    move(client, 1);
+    ASSERT_EQ(shown("written_bytes"), (long long)(fake_counts_of(calls, "far") * bytes));
+    await_contexts(client, before);
+    do {
+        move(client, 1);
+    } while (fake_counts_of(calls, "far") == 0);
+    ASSERT_EQ(shown("written_bytes"), (long long)(fake_counts_of(calls, "far") * bytes));
+    ASSERT_TRUE(shown("written_bytes") < shown("bytes"));
+    plasmon_finish(client);
+    ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon", "stop"), 0);
+    fake_counts_close(calls);
+    ASSERT_EQ(unlink(path), 0);
 }
 
 TEST_MAIN()

@@ -51,7 +51,7 @@ static const char *const free_fields[] = {
     "PairStats.busy_ns", "PairStats.bytes", "PairStats.in_flight",
     "PairStats.in_flight_bytes", "PairStats.rate", "PairStats.relays", "PairStats.retries",
     "PairStats.stalls", "PairStats.transfers", "PairStats.unreached_last",
-    "PairStats.unreached_ms", "Piece.src", "Piece.src_frame",
+    "PairStats.unreached_ms", "PairStats.written_bytes", "Piece.src", "Piece.src_frame",
     "Publish.ref", "Publish.request", "PutOpen.ref", "PutOpen.request", "PutReady.buffer",
     "PutReady.request", "PutReady.status", "PutSeal.ref", "Range.first", "Read.client",
     "Read.ref", "Read.request", "Relief.buffer", "Relief.host_buffer", "Relief.launch",
