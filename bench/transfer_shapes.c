@@ -15,8 +15,10 @@
 #include "base/alloc.h"
 #include "bench/transfer.h"
 
-#define ROUNDS      5u
-#define SAMPLES_MAX 200u
+#define ROUNDS       5u
+#define SAMPLES_MAX  200u
+#define SETTLE_BYTES (UINT64_C(64) << 20)
+#define SETTLE_NS    UINT64_C(20000000000)
 #define COMPARE_MAX \
     (64u << 20) /* up to here bytes are compared here; above, checksums of both devices */
 
@@ -396,6 +398,29 @@ static void measure_exchange(struct transfer *transfer, const char *name, uint32
     add(transfer, name, bytes, gigabytes * count / bench_percentile(seconds, ROUNDS, 0.5),
         0, "GB/s", raw_seconds > 0 ? gigabytes * pairs / raw_seconds : 0,
         yardstick_of(transfer)->together_name, note);
+    pl_free(exchange);
+}
+
+void transfer_settle(struct transfer *transfer, uint64_t largest)
+{
+    uint32_t devices = transfer->cluster.devices, pairs = devices * (devices - 1);
+    uint64_t until_ns         = pl_now_ns() + SETTLE_NS;
+    struct exchange *exchange = bench_must_alloc(pairs * sizeof(*exchange));
+    struct bench_status status;
+
+    if (largest >= SETTLE_BYTES / 2) {
+        (void)plan_exchange(transfer, exchange, devices, 1);
+        do {
+            (void)move_all(transfer, exchange, pairs, SETTLE_BYTES);
+            bench_must_status(&transfer->cluster, &status);
+        } while (status.engines_opening && pl_now_ns() < until_ns);
+        if (status.engines_sources) {
+            bench_report_remark(&transfer->report,
+                                "route %s: from 32 MiB on the GPU that bytes come from "
+                                "writes them (docs/transfers.md, whose engines copy)",
+                                transfer->route);
+        }
+    }
     pl_free(exchange);
 }
 

@@ -162,6 +162,10 @@ static void put_device(struct pl_str *out, const Plasmon__V1__Device *device)
     json_number(out, "queued", device->queued);
     json_number(out, "communicators", device->communicators);
     json_number(out, "communicators_opened", device->communicators_opened);
+    json_text(out, "engines",
+              device->engines == PLASMON__V1__ENGINES__ENGINES_OPENING   ? "opening"
+              : device->engines == PLASMON__V1__ENGINES__ENGINES_SOURCES ? "sources"
+                                                                         : "own");
     json_number(out, "restarts", device->restarts);
     json_text(out, "host", device->host);
     json_number(out, "host_device", device->host_device);

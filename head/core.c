@@ -404,11 +404,12 @@ static Plasmon__V1__Device *status_device(const struct head_core *core,
     out->communicators  = head_pair_count(core, device) + head_team_count(core, device);
     out->communicators_opened =
         head_pair_opened(core, device) + head_team_opened(core, device);
-    out->state = (!device->joined || device->expected_ms != 0) && !device->gone
-                     ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED
-                 : device->connected ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP
-                 : device->gone      ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE
-                                     : PLASMON__V1__DEVICE_STATE__DEVICE_STATE_DOWN;
+    out->engines = device->stats.engines;
+    out->state   = (!device->joined || device->expected_ms != 0) && !device->gone
+                       ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED
+                   : device->connected ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP
+                   : device->gone      ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE
+                                       : PLASMON__V1__DEVICE_STATE__DEVICE_STATE_DOWN;
     return out;
 }
 

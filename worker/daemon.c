@@ -468,12 +468,20 @@ static void numa_fill(struct worker_daemon *daemon, struct wire_arena *arena,
     }
 }
 
+static Plasmon__V1__Engines engines_of(enum store_engines state)
+{
+    return state == STORE_ENGINES_OPENS    ? PLASMON__V1__ENGINES__ENGINES_OPENING
+           : state == STORE_ENGINES_OPENED ? PLASMON__V1__ENGINES__ENGINES_SOURCES
+                                           : PLASMON__V1__ENGINES__ENGINES_OWN;
+}
+
 static void on_waits(void *user, struct wire_arena *arena, Plasmon__V1__WorkerStats *out)
 {
     struct worker_daemon *daemon = user;
 
     worker_core_waits(daemon->core, arena, pl_now_ns(), out);
     numa_fill(daemon, arena, out);
+    out->engines = engines_of(daemon->executor.sources.state);
 }
 
 static void on_pairs(void *user, struct wire_arena *arena, Plasmon__V1__WorkerStats *out)

@@ -167,6 +167,7 @@ TEST(what_sources_wrote_is_shown)
     }
     client = started_join_knowing(started_address(), DEVICES);
     before = fake_counts_of(calls, "cuDevicePrimaryCtxRetain");
+    started_wait_status(client, "\"engines\":\"own\"");
     move(client, 1);
     ASSERT_EQ(shown("written_bytes"), (long long)(fake_counts_of(calls, "far") * bytes));
     await_contexts(client, before);
@@ -175,6 +176,7 @@ TEST(what_sources_wrote_is_shown)
     } while (fake_counts_of(calls, "far") == 0);
     ASSERT_EQ(shown("written_bytes"), (long long)(fake_counts_of(calls, "far") * bytes));
     ASSERT_TRUE(shown("written_bytes") < shown("bytes"));
+    started_wait_status(client, "\"engines\":\"sources\"");
     plasmon_finish(client);
     ASSERT_EQ(STARTED_RUN(said, sizeof(said), "plasmon", "stop"), 0);
     fake_counts_close(calls);

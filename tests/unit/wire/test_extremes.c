@@ -22,7 +22,7 @@ static const char *const free_fields[] = {
     "Condemned.seq", "Condemned.status", "Data.request", "Data.status", "Data.total",
     "Device.bytes_pinned", "Device.bytes_replica", "Device.bytes_reserved",
     "Device.bytes_scratch", "Device.bytes_total", "Device.bytes_used",
-    "Device.communicators", "Device.communicators_opened",
+    "Device.communicators", "Device.communicators_opened", "Device.engines",
     "Device.down_ms", "Device.host_device", "Device.kind", "Device.largest_hole",
     "Device.launches", "Device.ordinal", "Device.queued", "Device.restarts",
     "Device.state", "Failure.first_client", "Failure.first_task", "Failure.status",
@@ -78,7 +78,7 @@ static const char *const free_fields[] = {
     "WorkerHello.ordinal", "WorkerHello.resume_ack", "WorkerHello.resume_session",
     "WorkerHello.runs", "WorkerStats.bytes_replica", "WorkerStats.bytes_reserved",
     "WorkerStats.bytes_scratch", "WorkerStats.bytes_used", "WorkerStats.cpu_ns",
-    "WorkerStats.driver_ns", "WorkerStats.largest_hole", "WorkerStats.launches",
+    "WorkerStats.driver_ns", "WorkerStats.engines", "WorkerStats.largest_hole", "WorkerStats.launches",
     "WorkerStats.pairs[]", "WorkerStats.request", "WorkerWelcome.epoch",
     "WorkerWelcome.node_session", "WorkerWelcome.resumed_seq", "WorkerWelcome.session",
 };
