@@ -443,8 +443,8 @@ static plasmon_status_t cuda_health(struct device *device, struct pl_err *err)
         result = query_streams_locked(cuda);
         pl_mutex_unlock(&cuda->lock);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
-            (void)device_cuda_fail(cuda, result,
-                                   "cuStreamQuery"); /* read back below if sticky */
+            (void)device_cuda_fail(cuda, result, "cuStreamQuery");
+            device_cuda_lost(cuda, device_cuda_last_error()); /* whatever it is called */
         }
     }
 

@@ -249,9 +249,19 @@ plasmon_status_t device_cuda_status(CUresult result)
     }
 }
 
+/* What cuda.h of CUDA 12.0 does not name. */
+enum later_error {
+    CONTAINED          = 226, /* of NVLink or the memory, say, and ended by the GPU */
+    TENSOR_MEMORY_LEAK = 721,
+    EXTERNAL_DEVICE    = 911,
+};
+
 bool device_cuda_error_is_sticky(CUresult result)
 {
-    switch (result) {
+    switch ((int)result) {
+    case CONTAINED:
+    case TENSOR_MEMORY_LEAK:
+    case EXTERNAL_DEVICE:
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_ASSERT:
     case CUDA_ERROR_LAUNCH_TIMEOUT:

@@ -114,8 +114,18 @@ plasmon_status_t device_cuda_stream_sync(struct device_stream *base, struct pl_e
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
     struct device_cuda *cuda          = cuda_of(stream);
     CUstream on;
-    plasmon_status_t status = device_cuda_tail(stream, &on);
+    plasmon_status_t status = PLASMON_OK;
 
+    /* First where it is: home would wait for ever for a device that is lost. */
+    if (stream->at != &stream->home) {
+        status = device_cuda_here(stream, &on);
+        if (status == PLASMON_OK) {
+            status = DEVICE_CU(cuda, cuStreamSynchronize(on));
+        }
+    }
+    if (status == PLASMON_OK) {
+        status = device_cuda_tail(stream, &on);
+    }
     if (status == PLASMON_OK) {
         status = DEVICE_CU(cuda, cuStreamSynchronize(on));
     }

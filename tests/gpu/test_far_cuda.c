@@ -87,6 +87,7 @@ static void far_begin(struct far *far)
     struct pl_err err = {.status = PLASMON_OK};
 
     memset(far, 0, sizeof(*far));
+    ASSERT_EQ(setenv("FAKE_CUDA_STALLS", "1", 1), 0);
     if (device_count(DEVICE_CUDA, &err) < 2) {
         test_skip("fewer than two GPUs");
     }
@@ -276,6 +277,40 @@ TEST(streams_keep_their_order_wherever_they_are)
     far_end(&far);
 }
 
+/* On the driver without a GPU, where that can be had. */
+static void fake_only(void)
+{
+    if (getenv("FAKE_CUDA_DEVICES") == NULL) {
+        test_skip("a real driver");
+    }
+}
+
+/* A name that the driver looks for a file by; there is none yet. */
+static void file_name(char *path)
+{
+    int fd = mkstemp(path);
+
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_EQ(close(fd), 0);
+    ASSERT_EQ(unlink(path), 0);
+}
+
+static void file_make(const char *path)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_EQ(close(fd), 0);
+}
+
+/* What would begin too early has done so then. */
+static void let_it_begin(void)
+{
+    const struct timespec nap = {.tv_nsec = 10000000};
+
+    (void)nanosleep(&nap, NULL);
+}
+
 /* Events, marks for others, stay this device's. */
 TEST(events_of_a_stream_that_is_away_are_behind_its_copies)
 {
@@ -300,6 +335,7 @@ TEST(events_of_a_stream_that_is_away_are_behind_its_copies)
         ASSERT_OK(device_copy(far.streams[2], DEVICE_COPY_DEVICE_TO_DEVICE,
                               device_ptr_add(far.own, 3 * BLOCK).addr, far.own.addr,
                               BLOCK));
+        let_it_begin();
         ASSERT_TRUE(!device_event_done(event));
         contract_gate_open(&far.c.words[0], gate);
         ASSERT_OK(device_stream_sync(far.streams[2], NULL));
@@ -310,10 +346,37 @@ TEST(events_of_a_stream_that_is_away_are_behind_its_copies)
     far_end(&far);
 }
 
-/* Words are written by a stream beside, which must be behind all that came before each: copies, waits, other streams, and what this one held elsewhere. */
+/* A copy is the last that it holds, and no word is behind that. */
+TEST(who_joins_a_stream_that_is_away_is_behind_its_copies)
+{
+    const uint8_t expected[BLOCKS] = {100, 7, 7, 100};
+    struct far far;
+
+    far_begin(&far);
+    far_await_all(&far);
+    for (uint64_t gate = 1; gate <= ROUNDS; gate++) {
+        ASSERT_OK(device_fill8(far.c.other, far.own, 7, CHUNK));
+        ASSERT_OK(device_stream_sync(far.c.other, NULL));
+        ASSERT_OK(device_stream_source(far.streams[0], 1));
+        ASSERT_OK(device_wait(far.streams[0], &far.c.words[0], gate));
+        copy_in(far.streams[0], &far, 0, far.theirs[0], 0);
+        if (gate % 2 == 0) { /* from elsewhere: away, too */
+            ASSERT_OK(device_stream_source(far.streams[1], far.others));
+            ASSERT_OK(device_stream_join(far.streams[1], far.streams[0]));
+        }
+        ASSERT_OK(device_stream_join(far.streams[2], far.streams[gate % 2 == 0]));
+        copy_in(far.streams[2], &far, 3, far.own, 0);
+        let_it_begin();
+        contract_gate_open(&far.c.words[0], gate);
+        ASSERT_OK(device_stream_sync(far.streams[2], NULL));
+        own_expect(&far, expected);
+    }
+    far_end(&far);
+}
+
+/* Words are written at home, which must be behind all that came before each: copies, waits, other streams, and what this one held elsewhere. */
 TEST(words_of_a_stream_that_is_away_are_behind_what_it_waits_for)
 {
-    const struct timespec nap = {.tv_nsec = 10000000};
     struct far far;
 
     far_begin(&far);
@@ -347,7 +410,7 @@ TEST(words_of_a_stream_that_is_away_are_behind_what_it_waits_for)
         copy_in(stream, &far, 0, far.theirs[0], 1);
         for (uint64_t k = 0; k < 3; k++) {
             contract_gate_open(gate, at + k);
-            (void)nanosleep(&nap, NULL);
+            let_it_begin();
             ASSERT_EQ(contract_word_load(said), k == 0 && i > 0 ? at - 1 : at + k);
             ASSERT_EQ(contract_word_load(behind), k < 2 ? at : at + 2);
             own_expect(&far, before);
@@ -358,6 +421,43 @@ TEST(words_of_a_stream_that_is_away_are_behind_what_it_waits_for)
         ASSERT_EQ(contract_word_load(behind), at + 3);
         own_expect(&far, after);
     }
+    far_end(&far);
+}
+
+/* Seen where the device's memory is the host's: nothing but a copy can show that it began. */
+TEST(what_comes_in_a_stream_that_was_settled_begins_when_its_words_are_written)
+{
+    enum { TURNS = 200 };
+    const volatile uint8_t *began;
+    struct far far;
+    uint64_t early = 0;
+
+    fake_only();
+    far_begin(&far);
+    far_await_all(&far);
+    began = (const volatile uint8_t *)(uintptr_t)far.own.addr;
+    ASSERT_TRUE(!device_stream_words_late(far.streams[1]));
+    for (uint64_t i = 1; i <= 2 * TURNS; i++) {
+        uint64_t until_ns = pl_now_ns() + WAIT_NS;
+
+        ASSERT_OK(device_fill8(far.c.other, far.own, 7, CHUNK));
+        ASSERT_OK(device_stream_sync(far.c.other, NULL));
+        ASSERT_OK(device_stream_source(far.streams[0], 1));
+        ASSERT_TRUE(device_stream_words_late(far.streams[0]));
+        copy_in(far.streams[0], &far, 1, far.theirs[0], 1);
+        ASSERT_OK(device_signal(far.streams[0], &far.c.words[0], i));
+        if (i > TURNS) {
+            ASSERT_OK(device_stream_settle(far.streams[0]));
+        }
+        copy_in(far.streams[0], &far, 0, far.theirs[0], 1);
+        while (*began == 7) {
+            ASSERT_TRUE(pl_now_ns() < until_ns);
+        }
+        early += contract_word_load(&far.c.words[0]) < i;
+        ASSERT_TRUE(i <= TURNS || contract_word_load(&far.c.words[0]) == i);
+        ASSERT_OK(device_stream_sync(far.streams[0], NULL));
+    }
+    ASSERT_TRUE(early > 0); /* of those that were not settled: words are late, then */
     far_end(&far);
 }
 
@@ -413,32 +513,6 @@ TEST(a_place_less_than_streams_and_the_last_one_copies_by_itself)
     far_end(&far);
 }
 
-/* On the driver without a GPU, where that can be had. */
-static void fake_only(void)
-{
-    if (getenv("FAKE_CUDA_DEVICES") == NULL) {
-        test_skip("a real driver");
-    }
-}
-
-/* A name that the driver looks for a file by; there is none yet. */
-static void file_name(char *path)
-{
-    int fd = mkstemp(path);
-
-    ASSERT_TRUE(fd >= 0);
-    ASSERT_EQ(close(fd), 0);
-    ASSERT_EQ(unlink(path), 0);
-}
-
-static void file_make(const char *path)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-
-    ASSERT_TRUE(fd >= 0);
-    ASSERT_EQ(close(fd), 0);
-}
-
 TEST(memory_that_the_other_device_may_not_reach_is_copied_by_this_one)
 {
     const uint8_t first[BLOCKS] = {100, 101, 102, 103};
@@ -471,8 +545,10 @@ TEST(memory_that_the_other_device_may_not_reach_is_copied_by_this_one)
     far_end(&far);
 }
 
-/* The stream has gone home, and waits there for what device 1 was to do (owes), or for nothing. */
-static void lose_device_1(bool owes)
+enum where { AWAY, HOME, ELSEWHERE };
+
+/* The stream has put a copy in at device 1, whose context is lost then, when that was not over (owes) or all was. */
+static void lose_device_1(enum where where, bool owes)
 {
     struct far far;
     struct pl_err err = {.status = PLASMON_OK};
@@ -485,7 +561,9 @@ static void lose_device_1(bool owes)
     ASSERT_OK(device_stream_source(far.streams[0], 1));
     ASSERT_OK(device_wait(far.streams[0], &far.c.words[0], 1));
     copy_in(far.streams[0], &far, 0, far.theirs[0], 1);
-    ASSERT_OK(device_stream_source(far.streams[0], 0));
+    if (where != AWAY) {
+        ASSERT_OK(device_stream_source(far.streams[0], where == HOME ? 0 : 2));
+    }
     if (!owes) {
         contract_gate_open(&far.c.words[0], 1);
         ASSERT_OK(device_stream_sync(far.streams[0], NULL));
@@ -493,6 +571,9 @@ static void lose_device_1(bool owes)
     ASSERT_OK(device_health(far.c.device, &err));
     file_make(path);
     ASSERT_EQ(device_health(far.c.device, &err) != PLASMON_OK, owes);
+    if (owes && where == AWAY) {
+        ASSERT_TRUE(device_stream_sync(far.streams[0], NULL) != PLASMON_OK);
+    }
     ASSERT_EQ(unlink(path), 0);
     if (owes) {
         _exit(0); /* nothing of this ends any more */
@@ -502,26 +583,39 @@ static void lose_device_1(bool owes)
     far_end(&far);
 }
 
-TEST(a_device_is_lost_with_another_one_that_owes_it_a_copy)
+/* `error`: what the driver says then. */
+static void lose_device_1_in_a_child(enum where where, const char *error)
 {
     pid_t child;
     int status;
 
-    fake_only();
     (void)fflush(stdout);
     child = fork();
     ASSERT_TRUE(child >= 0);
     if (child == 0) {
-        lose_device_1(true);
+        ASSERT_EQ(setenv("FAKE_CUDA_LOST_ERROR", error, 1), 0);
+        lose_device_1(where, true);
     }
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_EQ(status, 0);
 }
 
+TEST(a_device_is_lost_with_another_one_that_owes_it_a_copy)
+{
+    static const char *const errors[] = {"700", "226", "999", "911", "12345"};
+
+    fake_only();
+    for (size_t i = 0; i < PL_COUNT(errors); i++) {
+        lose_device_1_in_a_child(AWAY, errors[i]);
+    }
+    lose_device_1_in_a_child(HOME, "700");
+    lose_device_1_in_a_child(ELSEWHERE, "700");
+}
+
 TEST(a_device_that_owes_nothing_is_lost_alone)
 {
     fake_only();
-    lose_device_1(false);
+    lose_device_1(HOME, false);
 }
 
 /* Its worker has it alone, also while that is dead and its next one not yet there. */

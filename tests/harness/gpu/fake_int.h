@@ -107,6 +107,7 @@ void fake_unlock(void);
 struct fake_stream *fake_streams(void);
 bool fake_lost(void); /* a kernel has stored where nothing is: what follows is refused */
 bool fake_stream_lost(const struct fake_stream *stream); /* likewise, or its device is */
+CUresult fake_lost_error(void);                          /* what is answered then */
 void fake_stream_add(struct fake_stream *stream);
 void fake_stream_remove(struct fake_stream *stream);
 /* Append; the device is told. Out of memory ends the process: it is a test's. */

@@ -21,6 +21,8 @@ static struct fake_stream *streams;
 static uint64_t kernel_ns;
 static const char *gate;     /* NULL: none */
 static const char *far_lost; /* likewise */
+static bool stalling;        /* likewise */
+static uint64_t stall_state;
 static bool sleeps;
 static bool lost;
 
@@ -42,6 +44,13 @@ struct fake_stream *fake_streams(void)
 bool fake_lost(void)
 {
     return lost;
+}
+
+CUresult fake_lost_error(void)
+{
+    const char *text = getenv("FAKE_CUDA_LOST_ERROR");
+
+    return text != NULL ? (CUresult)strtol(text, NULL, 10) : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
 bool fake_stream_lost(const struct fake_stream *stream)
@@ -256,6 +265,13 @@ static bool held_up(const struct fake_op *op)
     return gate != NULL && kernels_of(op) > 0 && access(gate, F_OK) == 0;
 }
 
+/* Streams come on in turns that nobody knows before. Under the lock. */
+static bool stalls(void)
+{
+    stall_state = stall_state * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return stalling && stall_state >> 61 < 3;
+}
+
 /* As far as this stream gets now. */
 static void stream_run(struct fake_stream *stream)
 {
@@ -263,6 +279,9 @@ static void stream_run(struct fake_stream *stream)
         struct fake_op op = stream->ops.items[stream->ops.first];
         uint64_t time_ns  = kernels_of(&op) * kernel_ns;
 
+        if (stalls()) {
+            return;
+        }
         if (fake_stream_lost(stream) || held_up(&op) || !op_run(&op)) {
             return;
         }
@@ -325,6 +344,7 @@ static void device_start(void)
     kernel_ns = text != NULL ? strtoull(text, NULL, 10) : 0;
     gate      = getenv("FAKE_CUDA_GATE");
     far_lost  = getenv("FAKE_CUDA_FAR_LOST");
+    stalling  = getenv("FAKE_CUDA_STALLS") != NULL;
     if (pthread_create(&thread, NULL, device_main, NULL) != 0) {
         fprintf(stderr, "fake cuda: no thread\n");
         abort();

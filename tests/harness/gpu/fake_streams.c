@@ -250,14 +250,19 @@ CUresult fake_cuStreamQuery(CUstream stream)
         fake_stream_of(stream)->ops.count > 0 || fake_stream_of(stream)->busy_until_ns != 0;
     lost = fake_stream_lost(fake_stream_of(stream));
     fake_unlock();
-    return lost ? CUDA_ERROR_ILLEGAL_ADDRESS : busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    return lost ? fake_lost_error() : busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 CUresult fake_cuStreamSynchronize(CUstream stream)
 {
+    bool lost;
+
     COUNT(cuStreamSynchronize);
     fake_sync(fake_stream_of(stream));
-    return CUDA_SUCCESS;
+    fake_lock();
+    lost = fake_stream_lost(fake_stream_of(stream));
+    fake_unlock();
+    return lost ? fake_lost_error() : CUDA_SUCCESS;
 }
 
 /* ------------------------------------------------------------------------------------------------ events */
