@@ -58,11 +58,17 @@ static bool slot_empty(struct transfer_bulk *bulk, uint64_t chunk)
     return chunk < STORE_STAGE_SLOTS || chunks_taken(bulk) >= chunk + 1 - STORE_STAGE_SLOTS;
 }
 
-static void slot_ready(struct transfer_bulk *bulk, uint64_t chunk)
+void bulk_slot_ready(const struct transfer_ring *ring, uint64_t chunk)
 {
+    uint64_t *ready = &ring->timeline->stage_ready[chunk % STORE_STAGE_SLOTS].value;
+    uint64_t there  = __atomic_load_n(ready, __ATOMIC_RELAXED);
+
     /* Release: the bytes in the slot are there before the word. */
-    __atomic_store_n(ready_word(bulk, chunk), chunk + 1, __ATOMIC_RELEASE);
-    device_word_wake(ready_word(bulk, chunk));
+    while (there <= chunk &&
+           !__atomic_compare_exchange_n(ready, &there, chunk + 1, false, __ATOMIC_RELEASE,
+                                        __ATOMIC_RELAXED)) {
+    }
+    device_word_wake(ready);
 }
 
 /* ------------------------------------------------------------------------------------------------ a connection */
@@ -232,7 +238,7 @@ static plasmon_status_t chunk_receive(struct bulk_in *in, const struct bulk_fram
         if (place != NULL) {
             bulk_place_filled(&bulk->config.ring, frame->chunk);
         }
-        slot_ready(bulk, frame->chunk);
+        bulk_slot_ready(&bulk->config.ring, frame->chunk);
     }
     return status;
 }
@@ -535,7 +541,7 @@ static bool fills_step_locked(struct transfer_bulk *bulk)
 
         while (fill->count > 0 && slot_empty(bulk, fill->first)) {
             if (!chunk_there(bulk, fill->first)) {
-                slot_ready(bulk, fill->first);
+                bulk_slot_ready(&bulk->config.ring, fill->first);
             }
             fill->first++;
             fill->count--;

@@ -123,6 +123,11 @@ plasmon_status_t bulk_place_find(struct bulk_place_board *board,
                                  uint64_t chunk, uint64_t bytes, uint8_t **out_data);
 /* It has been read there. The chunk's word `ready` comes next. */
 void bulk_place_filled(const struct transfer_ring *ring, uint64_t chunk);
+/*
+ * The chunk's word `ready`. It never goes back: behind bulk_place_filled() the slot's next chunk may be there before us, and who waits for ours
+ * is content with its number.
+ */
+void bulk_slot_ready(const struct transfer_ring *ring, uint64_t chunk);
 
 /* ---- bulk_relay.c */
 /* Another way to `to`, which listens at `address`: the next one after *io_last. false: there is none. */

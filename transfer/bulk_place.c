@@ -11,7 +11,8 @@
  * itself: `taken`, then `ready`. If not, for the half has not begun, the chunk goes into its slot as on any device.
  *
  * WHO MOVES `taken`. One at a time, in the order of chunks: the thread reads chunk c in place only when taken is c, and the stream does nothing
- * about a chunk that was taken. Chunks before c that lie in slots are the stream's; the thread waits for it to copy them, and only when all of
+ * about a chunk that was taken. Between the two words the slot's next chunk may come, by another connection, and say ready first; so a thread
+ * raises `ready` and never sets it back. Chunks before c that lie in slots are the stream's; the thread waits for it to copy them, and only when all of
  * them are ready and their half is the one that is open: so it waits for copies that run, and for nobody's bytes.
  *
  * WHO WRITES THE PLACE. Only the connection of the device that the half names, of which there is one at a time, and it says ready after its last

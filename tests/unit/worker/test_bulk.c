@@ -1247,6 +1247,35 @@ TEST(a_place_is_for_its_chunks_of_its_peer_in_their_order_while_its_half_runs)
     host_close(&b);
 }
 
+/* The test is the thread of device 0's connection, which is held up between the two words of its chunk. */
+TEST(the_word_of_a_slot_does_not_go_back_behind_its_next_chunk)
+{
+    const uint64_t bytes = 1000;
+    uint64_t chunk;
+    struct host b, c;
+
+    host_open(&b, 1, SLOT);
+    host_open(&c, 2, SLOT);
+    ASSERT_OK(transfer_bulk_peer(c.bulk, 1, &b.endpoint));
+    fill(&c, bytes, 5);
+    recv_half(&b, 0, 0, bytes);
+    until_begun(&b, 0, bytes);
+    bulk_place_filled(&b.ring, 0);
+    for (chunk = 1; chunk <= STORE_STAGE_SLOTS; chunk++) {
+        send_half(&c, 1, chunk, bytes);
+    }
+    finish_half(&c); /* the last one is in the slot of chunk 0 */
+    bulk_slot_ready(&b.ring, 0);
+    ASSERT_EQ(b.ring.timeline->stage_ready[0].value, STORE_STAGE_SLOTS + 1);
+    for (chunk = 1; chunk <= STORE_STAGE_SLOTS; chunk++) {
+        recv_half(&b, 2, chunk, bytes);
+    }
+    finish_half(&b);
+    compare(&b, bytes, 5);
+    host_close(&b);
+    host_close(&c);
+}
+
 /* ------------------------------------------------------------------------------------------------ clients */
 
 /* A device that takes its time with what a client puts or gets. */
