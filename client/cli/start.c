@@ -475,9 +475,12 @@ struct here {
     char why[400]; /* of the last one without a worker; "": nothing was said */
 };
 
-/* Of those that have the same place on the host the last one counts: the others are of stores before. */
+/*
+ * Of those that have the same place on the host the last one counts: the others are of stores before. So are those that are gone in a place that ours, which
+ * brings `expected` (0: not known yet), does not have.
+ */
 static void look_at(const Plasmon__V1__StatusReply *reply, const char *host,
-                    struct here *out)
+                    uint32_t expected, struct here *out)
 {
     const Plasmon__V1__Device *last[HOST_DEVICES_MAX] = {NULL};
 
@@ -501,6 +504,9 @@ static void look_at(const Plasmon__V1__StatusReply *reply, const char *host,
             out->cpu += device->kind == 1;
             continue;
         }
+        if (expected > 0 && i >= expected && strcmp(state, "gone") == 0) {
+            continue;
+        }
         out->given_up += strcmp(state, "gone") == 0;
         out->starting += strcmp(state, "gone") != 0;
         if (device->death[0] != '\0') {
@@ -510,8 +516,8 @@ static void look_at(const Plasmon__V1__StatusReply *reply, const char *host,
     }
 }
 
-static plasmon_status_t look_here(struct plasmon_client *client, struct here *out,
-                                  struct pl_err *err)
+static plasmon_status_t look_here(struct plasmon_client *client, uint32_t expected,
+                                  struct here *out, struct pl_err *err)
 {
     Plasmon__V1__StatusReply *reply;
     struct wire_arena arena;
@@ -520,7 +526,7 @@ static plasmon_status_t look_here(struct plasmon_client *client, struct here *ou
     if (status != PLASMON_OK) {
         return pl_err_set(err, status, "%.400s", plasmon_error(client));
     }
-    look_at(reply, client->host, out);
+    look_at(reply, client->host, expected, out);
     wire_arena_finish(&arena);
     return PLASMON_OK;
 }
@@ -560,17 +566,22 @@ static plasmon_status_t wait_devices(const struct start *start, const struct cli
     while (status == PLASMON_OK) {
         bool none_comes;
 
-        status     = look_here(client, out_here, err);
-        none_comes = out_here->given_up > 0 && out_here->up + out_here->starting == 0;
-        if (status == PLASMON_OK && out_here->up > 0 && expected == 0) {
+        status = look_here(client, expected, out_here, err);
+        if (status == PLASMON_OK && expected == 0 &&
+            out_here->up + out_here->starting + out_here->given_up > 0) {
             plasmon_finish(client); /* a new session hears where the store's socket is */
             client = NULL;
             status = connect_head(start, node, token, &client, err);
             expected =
                 status == PLASMON_OK && is_ours(node, client) ? ask_store(client) : 0;
+            if (expected > 0) { /* it has joined: what was seen may be of the one before */
+                continue;
+            }
         }
-        if (status != PLASMON_OK ||
-            (expected > 0 && out_here->up + out_here->given_up >= expected)) {
+        none_comes = expected > 0 && out_here->given_up > 0 &&
+                     out_here->up + out_here->starting == 0;
+        if (status != PLASMON_OK || (expected > 0 && out_here->up > 0 &&
+                                     out_here->up + out_here->given_up >= expected)) {
             break;
         }
         if (has_ended(pidfd)) {

@@ -110,6 +110,28 @@ in_such_a_folder() (
     "$plasmon" stop && return $found
 )
 claim "and commands find a cluster whose folder has a space" in_such_a_folder
+# A head that stays, and a machine that joins it, leaves, and joins it again: at once, while the head tells of the devices that are gone.
+"$PLASMON_BIN_DIR/plasmon-head" --listen "unix:$XDG_RUNTIME_DIR/stays.sock" 2>"$XDG_RUNTIME_DIR/stays.log" &
+stays=$!
+until [ -S "$XDG_RUNTIME_DIR/stays.sock" ]; do sleep 0.05; done
+PLASMON_ADDRESS=unix:$XDG_RUNTIME_DIR/stays.sock
+joins() { # DEVICES
+    said=$("$plasmon" start --address "$PLASMON_ADDRESS" --cpu-devices "$1" --gpus none --device-memory 64M 2>&1)
+    result=$?
+    echo "$said"
+    [ $result = 0 ] && echo "$said" | grep -q "^$1 CPU device" && ! echo "$said" | grep -q "not; " && works
+}
+leaves() { # until the head has given its devices up
+    "$plasmon" stop || return 1
+    until "$plasmon" nodes --json | grep -q '"state":"gone"'; do sleep 0.02; done
+}
+claim "a machine joins a head that runs elsewhere" joins 3
+claim "it leaves" leaves
+claim "and joins again" joins 3
+claim "it leaves again" leaves
+claim "and joins with fewer devices" joins 2
+claim "it ends" "$plasmon" stop
+kill $stays && wait $stays || true
 claim "no file can be made in /proc, which is said" refuses "--spill-dir /proc: no file can be made there; give a directory on a disk" --head \
     --cpu-devices 1 --gpus none --spill-memory 8M --spill-dir /proc
 claim "and nothing is left" [ -z "$(daemons)" ]
