@@ -574,12 +574,26 @@ const struct head_policy *head_policy_find(const char *name)
     return NULL;
 }
 
+/* One of a host that nothing comes to from others. */
+static const struct head_device *without_bulk(const struct head_core *core)
+{
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        if (!device->gone && device->joined && device->bulk_address[0] == '\0') {
+            return device;
+        }
+    }
+    return NULL;
+}
+
 static struct head_failure *nowhere(struct head_core *core, const struct head_want *wants,
                                     size_t count)
 {
     uint64_t largest    = 0;
     uint64_t device_max = 0;
     uint32_t alive      = 0;
+    const struct head_device *closed;
     char want_text[32], max_text[32];
 
     for (size_t i = 0; i < count; i++) {
@@ -625,10 +639,18 @@ static struct head_failure *nowhere(struct head_core *core, const struct head_wa
             return stranded;
         }
     }
+    closed = without_bulk(core);
+    if (closed != NULL) {
+        return head_failure_create(
+            PLASMON_ENOTSUP, 0, 0,
+            "the inputs lie on different hosts, and %s takes no part in transfers between "
+            "hosts: start its store with --bulk-address, an address by which others reach "
+            "it, or place the tasks that make the inputs on one host",
+            closed->node);
+    }
     return head_failure_create(PLASMON_ENOTSUP, 0, 0,
                                "the inputs lie on different hosts, and there is no route "
-                               "between them yet; place the "
-                               "tasks that make them on one host");
+                               "between them; place the tasks that make them on one host");
 }
 
 static struct head_failure *no_such_device(const struct head_core *core,

@@ -145,7 +145,7 @@ uint32_t head_route_plan(struct head_core *core, const struct head_device *from,
     if (!head_move_possible(from, to)) {
         (void)snprintf(why, HEAD_WHY_BYTES,
                        "nothing can go: the store of device %u takes no part in transfers "
-                       "between hosts (--bulk-address)",
+                       "between hosts: start it with --bulk-address",
                        from->bulk_address[0] == '\0' ? from->index : to->index);
         return HEAD_ROUTE_HOST;
     }

@@ -6,6 +6,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -13,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/ports.h"
 
 /* Stands for "any machine elsewhere": a documentation address, which nobody has. */
@@ -78,6 +81,48 @@ static bool address_towards_head(const char *heads, char *out)
     return false;
 }
 
+static bool is_link_local(const struct sockaddr *address)
+{
+    const struct sockaddr_in *v4  = (const void *)address;
+    const struct sockaddr_in6 *v6 = (const void *)address;
+
+    return address->sa_family == AF_INET ? ntohl(v4->sin_addr.s_addr) >> 16 == 0xa9fe
+                                         : IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) != 0;
+}
+
+/* How many addresses of a family networks have here; out: the last one's. */
+static uint32_t addresses_of(const struct ifaddrs *all, sa_family_t family, char *out)
+{
+    socklen_t bytes =
+        family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    uint32_t count = 0;
+
+    for (const struct ifaddrs *one = all; one != NULL; one = one->ifa_next) {
+        if (one->ifa_addr != NULL && one->ifa_addr->sa_family == family &&
+            (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0 &&
+            !is_link_local(one->ifa_addr)) {
+            count += getnameinfo(one->ifa_addr, bytes, out, STORE_BULK_ADDRESS_BYTES, NULL,
+                                 0, NI_NUMERICHOST) == 0;
+        }
+    }
+    return count;
+}
+
+/* A cluster's network often has no default route. */
+static bool only_address(char *out)
+{
+    struct ifaddrs *all;
+    uint32_t count;
+
+    if (getifaddrs(&all) != 0) {
+        return false;
+    }
+    count = addresses_of(all, AF_INET, out);
+    count = count == 0 ? addresses_of(all, AF_INET6, out) : count;
+    freeifaddrs(all);
+    return count == 1;
+}
+
 const char *store_bulk_address(const char *option, const char *head, char *out)
 {
 
@@ -85,7 +130,9 @@ const char *store_bulk_address(const char *option, const char *head, char *out)
         return option;
     }
     if (option != NULL && strcmp(option, "default") == 0) {
-        return address_towards(ELSEWHERE, out) && !is_loopback(out) ? out : "none";
+        return (address_towards(ELSEWHERE, out) && !is_loopback(out)) || only_address(out)
+                   ? out
+                   : "none";
     }
     return strncmp(head, "unix:", 5) != 0 && address_towards_head(head, out) ? out : "none";
 }
@@ -182,4 +229,18 @@ plasmon_status_t store_bulk_check(const struct store_options *options, struct pl
                       "--tls-key and --tls-ca; or --bulk-plain if that network is private; "
                       "or --bulk-address none if no object has to leave this machine",
                       address);
+}
+
+void store_bulk_tell(const struct store_options *options)
+{
+    char room[STORE_BULK_ADDRESS_BYTES];
+
+    if (options->bulk_address != NULL && strcmp(options->bulk_address, "default") == 0 &&
+        strcmp(store_bulk_address("default", options->head, room), "none") == 0) {
+        pl_warn(
+            "store",
+            "no object of another machine comes here, and none leaves: this machine has "
+            "no default route, and not one address that would be taken without one; give "
+            "--bulk-address, one of those that `ip address` shows");
+    }
 }

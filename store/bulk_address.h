@@ -10,7 +10,7 @@
 
 /*
  * option: "auto" or NULL: the address from which the head is reached, when that is over a network; "default": that of the default
- * route; "none"; or a numeric address. head: "host:port", several of them with commas between, or "unix:/path".
+ * route, or, where there is none, the only one that this machine has on a network; "none"; or a numeric address. head: "host:port", several of them with commas between, or "unix:/path".
  * Returns option, "none", or out (STORE_BULK_ADDRESS_BYTES).
  */
 const char *store_bulk_address(const char *option, const char *head, char *out);
@@ -22,5 +22,7 @@ plasmon_status_t store_bulk_check_ports(const struct store_options *options,
  * the clear where that was said to be all right (EPERM).
  */
 plasmon_status_t store_bulk_check(const struct store_options *options, struct pl_err *err);
+/* Into the log: an address was to be found, and there is none. */
+void store_bulk_tell(const struct store_options *options);
 
 #endif

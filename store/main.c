@@ -195,6 +195,7 @@ int main(int argc, char **argv)
         return 2;
     }
 
+    store_bulk_tell(&options);
     store_process_prepare(&options);
     pl_fault_from_env("store");
     exit_status = run(&options, token, trust);

@@ -119,7 +119,7 @@ static const struct cli_option options[] = {
     {"--gpus", "N|auto|none", CLI_TEXT, AT(gpus), "GPUs of this machine [auto]"},
     {"--bulk-address", "ADDRESS", CLI_TEXT, AT(bulk_address),
      "objects of other machines come in on this numeric address of ours; none [that of the "
-     "way to the head, or the default route's]"},
+     "way to the head, or the default route's, or our only one]"},
     {"--bulk-ports", "A-B", CLI_TEXT, AT(bulk_ports), "and on one of these ports [any]"},
     {"--tls-cert", "FILE", CLI_TEXT, AT(tls_cert),
      "mutual TLS for all that goes between machines: this machine's certificate, PEM, of "
@@ -312,6 +312,22 @@ static bool is_open(const struct start *start)
     return start->token_file != NULL || (token != NULL && token[0] != '\0');
 }
 
+/* Is the head for other machines, too? */
+static bool is_for_others(const struct start *start)
+{
+    bool others = start->port != 0 && is_open(start);
+
+    for (uint32_t i = 0; i < start->listen.count; i++) {
+        const char *address = start->listen.text[i];
+
+        others =
+            others ||
+            (strncmp(address, "unix:", 5) != 0 && strncmp(address, "127.", 4) != 0 &&
+             strncmp(address, "[::1]", 5) != 0 && strncmp(address, "localhost:", 10) != 0);
+    }
+    return start->head && others;
+}
+
 static void tcp_address(const struct start *start, char out[64])
 {
     (void)snprintf(out, 64, "%s:%u", is_open(start) ? "0.0.0.0" : "127.0.0.1", start->port);
@@ -472,7 +488,8 @@ struct here {
     uint32_t cpu;      /* of these */
     uint32_t starting; /* their workers have not come yet */
     uint32_t given_up;
-    char why[400]; /* of the last one without a worker; "": nothing was said */
+    uint32_t closed; /* of those that are up: no object of another machine comes to them */
+    char why[400];   /* of the last one without a worker; "": nothing was said */
 };
 
 /*
@@ -502,6 +519,7 @@ static void look_at(const Plasmon__V1__StatusReply *reply, const char *host,
         if (strcmp(state, "up") == 0 || strcmp(state, "down") == 0) {
             out->up++;
             out->cpu += device->kind == 1;
+            out->closed += device->bulk == PLASMON__V1__BULK_ACCESS__BULK_ACCESS_NONE;
             continue;
         }
         if (expected > 0 && i >= expected && strcmp(state, "gone") == 0) {
@@ -664,9 +682,9 @@ static int start_store(const struct start *start, struct cli_node *node, const c
     add(&arguments, "--write-back", start->write_back);
     add(&arguments, "--no-prefetch", start->no_prefetch ? "" : NULL);
     add(&arguments, "--bulk-address",
-        start->bulk_address != NULL                         ? start->bulk_address
-        : start->head && start->port != 0 && is_open(start) ? "default"
-                                                            : NULL);
+        start->bulk_address != NULL ? start->bulk_address
+        : is_for_others(start)      ? "default"
+                                    : NULL);
     add(&arguments, "--bulk-ports", start->bulk_ports);
     add(&arguments, "--tls-cert", start->tls_cert);
     add(&arguments, "--tls-key", start->tls_key);
@@ -696,6 +714,11 @@ static int start_store(const struct start *start, struct cli_node *node, const c
         return CLI_FAIL;
     }
     print_here(&here);
+    if (is_for_others(start) && start->bulk_address == NULL && here.closed > 0) {
+        printf(
+            "objects cannot go from and to other machines: no address for that was found "
+            "here; start it again with --bulk-address ADDRESS\n");
+    }
     return CLI_OK;
 }
 

@@ -8,10 +8,30 @@ program=${2:?usage: test_several_networks.sh BIN_DIR PROGRAM}
 hosts=2
 . "$(dirname "$0")/hosts.sh"
 
+# `plasmon start` on the head's machine, with no default route: the only address there is, and none of two, which is said.
+(umask 077; echo secret >"$dir/token"; mkdir "$dir/run")
+start_open() { # OPTION..
+  ip netns exec "$tag-1" env -u PLASMON_TOKEN XDG_RUNTIME_DIR="$dir/run" "$bin/plasmon" start --head --token-file "$dir/token" --bulk-plain \
+    --gpus none --cpu-devices 1 --device-memory 64M "$@"
+}
+stop_open() { ip netns exec "$tag-1" env XDG_RUNTIME_DIR="$dir/run" "$bin/plasmon" stop >/dev/null; }
+workers_listen() { ip netns exec "$tag-1" ss -Hltnp | awk '/plasmon-worker/ {print $4}' | sed 's/:[0-9]*$//'; }
+for option in --port=7071 --listen=10.97.0.1:7071; do
+  said=$(start_open "${option%%=*}" "${option#*=}") || fail "a cluster for others does not start with $option: $said"
+  [ "$(workers_listen)" = 10.97.0.1 ] || fail "with $option its worker listens on: $(workers_listen)"
+  echo "$said" | grep -q "objects cannot go" && fail "with $option: $said"
+  stop_open
+done
+
 ip link add eth1 netns "$tag-1" type veth peer name eth1 netns "$tag-2" || fail "a second network"
 for i in 1 2; do
   ip -n "$tag-$i" addr add 10.98.0.$i/24 dev eth1 && ip -n "$tag-$i" link set eth1 up || fail "the second link of host $i"
 done
+said=$(start_open --port 7071) || fail "a cluster does not start with two networks and no default route: $said"
+[ -z "$(workers_listen)" ] || fail "of two networks one was chosen"
+echo "$said" | grep -q "objects cannot go.*--bulk-address" || fail "it was not said that objects cannot go: $said"
+grep -q "no object of another machine comes here.*--bulk-address" "$dir"/run/plasmon-*/plasmon-store.log || fail "nor in the log"
+stop_open
 on_host 1 head "$bin/plasmon-head" --listen 10.97.0.1:7070
 refused=$(ip netns exec "$tag-1" "$bin/plasmon-store" --head 10.97.0.1:7070 --gpus none --cpu-devices 1 \
   --socket-dir "$dir/s0" --bulk-plain --bulk-address 10.99.0.1 2>&1) && fail "a store starts with an address that its host does not have"

@@ -188,4 +188,23 @@ TEST(whole_arrays_are_spread)
     end();
 }
 
+TEST(a_host_that_nothing_comes_to_is_named_with_what_to_do)
+{
+    struct head_failure *failure = NULL;
+    struct head_want wants[2];
+
+    core         = core_make();
+    core->policy = head_policy_find("auto");
+    core_announce(core, "reached", 1);
+    core_announce(core, "closed", 1);
+    wants[0] = input(core_join_reachable(core, "reached", 0, 1 << 20), SMALL);
+    wants[1] = input(core_join(core, "closed", 0), SMALL);
+    ASSERT_TRUE(head_place(core, wants, 2, 0, &failure) == NULL);
+    ASSERT_EQ(failure->status, PLASMON_ENOTSUP);
+    ASSERT_CONTAINS(failure->text, "closed takes no part in transfers between hosts");
+    ASSERT_CONTAINS(failure->text, "start its store with --bulk-address");
+    head_failure_release(failure);
+    end();
+}
+
 TEST_MAIN()
