@@ -160,6 +160,9 @@ struct bench_cluster_config {
 void bench_must_start(struct bench_cluster *cluster,
                       const struct bench_cluster_config *config);
 void bench_cluster_finish(struct bench_cluster *cluster);
+/* The device of that index, of which a cluster that machines left has gaps; ends with a text that begins with `option` if there is none. */
+const struct plasmon_device_info *bench_must_device(const struct bench_cluster *cluster,
+                                                    uint32_t index, const char *option);
 /* Any thread. */
 void bench_must(struct bench_cluster *cluster, plasmon_status_t status, const char *what);
 _Noreturn void bench_die(const char *format, ...) PL_PRINTF(1, 2);

@@ -55,6 +55,18 @@ void bench_must_start(struct bench_cluster *cluster,
     }
 }
 
+const struct plasmon_device_info *bench_must_device(const struct bench_cluster *cluster,
+                                                    uint32_t index, const char *option)
+{
+    for (uint32_t i = 0; i < cluster->devices; i++) {
+        if (cluster->info[i].index == (int)index) {
+            return &cluster->info[i];
+        }
+    }
+    bench_die("%s: there is no device %u (`plasmon status` has those that there are)",
+              option, index);
+}
+
 void bench_cluster_finish(struct bench_cluster *cluster)
 {
     plasmon_finish(cluster->client);

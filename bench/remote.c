@@ -128,10 +128,7 @@ static void measure_path(struct remote *remote, const char *path, const uint64_t
     }
     remote->path = path;
     bench_must_start(&remote->cluster, &config);
-    if (remote->given->device >= remote->cluster.devices) {
-        bench_die("--device %u: the cluster has %u devices", remote->given->device,
-                  remote->cluster.devices);
-    }
+    (void)bench_must_device(&remote->cluster, remote->given->device, "--device");
     for (uint32_t i = 0; i < count; i++) {
         measure_size(remote, sizes[i]);
     }

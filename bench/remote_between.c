@@ -79,13 +79,10 @@ static void measure_raw(struct remote *remote, uint64_t bytes, double *raw)
 
 static void must_be_apart(const struct bench_cluster *cluster, uint32_t from, uint32_t to)
 {
-    if (from >= cluster->devices || to >= cluster->devices) {
-        bench_die("--between %u,%u: the cluster has %u devices", from, to,
-                  cluster->devices);
-    }
-    if (strcmp(cluster->info[from].node, cluster->info[to].node) == 0) {
-        bench_die("--between %u,%u: both devices are on %s", from, to,
-                  cluster->info[to].node);
+    const char *node = bench_must_device(cluster, from, "--between")->node;
+
+    if (strcmp(node, bench_must_device(cluster, to, "--between")->node) == 0) {
+        bench_die("--between %u,%u: both devices are on %s", from, to, node);
     }
 }
 

@@ -130,6 +130,16 @@ claim "it leaves" leaves
 claim "and joins again" joins 3
 claim "it leaves again" leaves
 claim "and joins with fewer devices" joins 2
+bench_of() { # DEVICE
+    timeout 60 "$plasmon" bench remote --device "$1" --sizes 1M --rounds 1 --paths messages
+}
+bench_refuses() {
+    if said=$(bench_of 4 2>&1); then return 1; fi
+    echo "$said"
+    echo "$said" | grep -q "there is no device 4 "
+}
+claim "what is there can be measured, though devices before it are gone" bench_of 7
+claim "and what is gone is refused" bench_refuses
 claim "it ends" "$plasmon" stop
 kill $stays && wait $stays || true
 claim "no file can be made in /proc, which is said" refuses "--spill-dir /proc: no file can be made there; give a directory on a disk" --head \
