@@ -143,9 +143,11 @@ plasmon_status_t store_bulk_check_ports(const struct store_options *options,
     uint16_t first, last;
 
     if (!pl_parse_ports(options->bulk_ports, &first, &last)) {
-        return pl_err_set(err, PLASMON_EINVAL,
-                          "--bulk-ports is A-B, each from 1 to 65535, and not \"%s\"",
-                          options->bulk_ports);
+        return pl_err_set(
+            err, PLASMON_EINVAL,
+            "--bulk-ports is A-B, each from 1 to 65535 and A not above B, and not "
+            "\"%s\"",
+            options->bulk_ports);
     }
     if (options->bulk_ports != NULL && last - first + 1u < devices) {
         return pl_err_set(err, PLASMON_EINVAL,

@@ -200,6 +200,23 @@ static int show(const char *path)
     return result;
 }
 
+/* An option that would be of no effect, or NULL: a certificate that is renewed keeps its roles, say. */
+static const char *out_of_place(const struct cert *cert, const char *what)
+{
+    bool issue = strcmp(what, "issue") == 0;
+
+    if (!issue && (cert->roles.count > 0 || cert->hosts.count > 0)) {
+        return cert->roles.count > 0 ? "--role" : "--host";
+    }
+    if (!issue && cert->name_space != NULL) {
+        return "--namespace";
+    }
+    if (!issue && strcmp(what, "init") != 0 && cert->algorithm != NULL) {
+        return "--key";
+    }
+    return strcmp(what, "show") == 0 && cert->days != DAYS_DEFAULT ? "--days" : NULL;
+}
+
 static int run(int argc, char **argv)
 {
     struct cert cert               = {.days = DAYS_DEFAULT};
@@ -207,9 +224,17 @@ static int run(int argc, char **argv)
     const char *what               = parsed.operands[0];
     uint32_t count                 = parsed.operand_count;
     enum trust_algorithm algorithm = TRUST_EC_P256;
+    const char *misplaced;
 
     if (parsed.exit >= 0) {
         return parsed.exit;
+    }
+    misplaced = count > 0 ? out_of_place(&cert, what) : NULL;
+    if (misplaced != NULL) {
+        return cli_usage(&cli_cert, "%s is not for \"%s\"%s", misplaced, what,
+                         strcmp(what, "renew") == 0
+                             ? ", which changes nothing but the time: issue another one"
+                             : "");
     }
     if (cert.algorithm != NULL && strcmp(cert.algorithm, "ed25519") == 0) {
         algorithm = TRUST_ED25519;

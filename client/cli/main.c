@@ -39,10 +39,16 @@ static void print_help(FILE *out)
 
 int main(int argc, char **argv)
 {
+    char *of_command[] = {argv[0], NULL, (char *)"--help", NULL};
+
     (void)signal(SIGXFSZ, SIG_IGN); /* a file over the limit: an error that names it */
     if (argc < 2) {
         print_help(stderr);
         return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "help") == 0 && argc == 3) {
+        of_command[1] = argv[2];
+        argv          = of_command;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {

@@ -94,7 +94,8 @@ mistakes_of_daemons() {
         "ends 2 head8 $PLASMON_BIN_DIR/plasmon-head --listen $nowhere --shadow-bytes 1M"
 }
 mistakes_of_commands() {
-    set -- "ends 2 nothing $plasmon" "ends 2 unknown $plasmon unknown" "ends 0 help $plasmon --help" "ends 0 version $plasmon version"
+    set -- "ends 2 nothing $plasmon" "ends 2 unknown $plasmon unknown" "ends 0 help $plasmon --help" "ends 0 version $plasmon version" \
+        "said_of --cpu-devices $plasmon help start" "ends 2 help_of $plasmon help unknown"
     set -- "$@" "ends 2 nolooks $plasmon top --count 0" "ends 2 noport $plasmon start --head --port 0"
     for command in start stop cert functions $commands; do
         set -- "$@" "ends 2 $command $plasmon $command --nonsense" "ends 0 $command.help $plasmon $command --help"
@@ -130,12 +131,13 @@ with_a_wrong_token() {
 said_of() {
     what=$1
     shift
-    "$@" 2>&1 | tee /dev/stderr | grep -qF "$what"
+    "$@" 2>&1 | tee /dev/stderr | grep -qF -e "$what"
 }
 certificates() {
     ends 0 ca "$plasmon" cert init "$XDG_RUNTIME_DIR/ca" && ends 0 issue "$plasmon" cert issue "$XDG_RUNTIME_DIR/ca" a --role host &&
         ends 0 renew "$plasmon" cert renew "$XDG_RUNTIME_DIR/ca" a && ends 0 show "$plasmon" cert show "$XDG_RUNTIME_DIR/ca/a.crt" &&
         ends 1 again "$plasmon" cert init "$XDG_RUNTIME_DIR/ca" && ends 1 absent "$plasmon" cert show "$token" &&
+        ends 2 renew_role "$plasmon" cert renew "$XDG_RUNTIME_DIR/ca" a --role head && ends 2 show_days "$plasmon" cert show "$XDG_RUNTIME_DIR/ca/a.crt" --days 3 &&
         ends 2 never "$plasmon" cert issue "$XDG_RUNTIME_DIR/ca" b --days 0 &&
         ends 0 short "$plasmon" cert init "$XDG_RUNTIME_DIR/short" --days 1 &&
         said_of "when its CA expires" "$plasmon" cert issue "$XDG_RUNTIME_DIR/short" a &&
