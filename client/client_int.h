@@ -182,6 +182,8 @@ void status_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out);
 /* What of a host's memory and files has what devices have no room for, and what went there and back: of `status` and `memory`. */
 void status_spill_json(const Plasmon__V1__SpillHost *host, struct pl_str *out);
 const char *status_device_state(const Plasmon__V1__Device *device);
+/* How many are not gone: the others stay in the list, for their numbers. */
+size_t status_devices_there(const Plasmon__V1__StatusReply *reply);
 
 /* dispatch.c: refs became ready. */
 void client_tell_ready_fd(struct plasmon_client *client);

@@ -139,6 +139,16 @@ const char *status_device_state(const Plasmon__V1__Device *device)
                                                                 : "down";
 }
 
+size_t status_devices_there(const Plasmon__V1__StatusReply *reply)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < reply->n_devices; i++) {
+        count += reply->devices[i]->state != PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE;
+    }
+    return count;
+}
+
 static void put_device(struct pl_str *out, const Plasmon__V1__Device *device)
 {
     pl_str_append(out, "{");

@@ -103,8 +103,11 @@ static plasmon_status_t dir_refuse(const char *path, int error, struct pl_err *e
 
     /* Of a directory that is there: the kernel's own, /proc say, say it of each file that is to be made. */
     return pl_err_set(
-        err, pl_status_from_errno(error), "--spill-dir %s: %s; give a directory %s", path,
+        err, pl_status_from_errno(error), "--spill-dir %s: %s%s; give a directory %s", path,
         is_dir && error == ENOENT ? "no file can be made there" : strerror(error),
+        !is_dir && strchr(path, ':') != NULL
+            ? " (a limit behind ':' is a number with K, M, G or T)"
+            : "",
         is_dir && error == ENOSPC  ? "on a disk with room"
         : is_dir && error == EROFS ? "on a disk that can be written"
                                    : "on a disk, that this user can write");

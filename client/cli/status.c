@@ -44,6 +44,7 @@ static void print_devices(const Plasmon__V1__StatusReply *reply)
            "name", "state", "used", "of", "launches", "queued", "restarts");
     for (size_t i = 0; i < reply->n_devices; i++) {
         const Plasmon__V1__Device *device = reply->devices[i];
+        bool gone = device->state == PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE;
 
         printf("  %-4u %-5s %-16.16s %-28.28s %-8s %10s %10s %9llu %7llu %u\n",
                device->index,
@@ -51,8 +52,8 @@ static void print_devices(const Plasmon__V1__StatusReply *reply)
                : device->kind == 2 ? "cuda"
                                    : "?",
                device->node, device->name, status_device_state(device),
-               pl_format_bytes(device->bytes_used, used),
-               pl_format_bytes(device->bytes_total, total),
+               gone ? "-" : pl_format_bytes(device->bytes_used, used),
+               gone ? "-" : pl_format_bytes(device->bytes_total, total),
                (unsigned long long)device->launches, (unsigned long long)device->queued,
                device->restarts);
     }
@@ -169,27 +170,21 @@ static void print_namespaces(const Plasmon__V1__StatusReply *reply)
     }
 }
 
-static bool has_devices(const Plasmon__V1__StatusReply *reply)
-{
-    for (size_t i = 0; i < reply->n_devices; i++) {
-        if (reply->devices[i]->state != PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void print_reply(const Plasmon__V1__StatusReply *reply)
 {
-    char bytes[32];
+    size_t there = status_devices_there(reply);
+    char bytes[32], gone[48] = "";
 
+    if (there < reply->n_devices) {
+        (void)snprintf(gone, sizeof(gone), " (%zu gone)", reply->n_devices - there);
+    }
     printf("plasmon %s, epoch %016llx, up ", reply->version,
            (unsigned long long)reply->epoch);
     print_uptime(reply->uptime_ms);
-    printf("\n  %llu node%s, %zu device%s, %llu client%s; policy %s, transfer %s\n",
-           (unsigned long long)reply->nodes, plural(reply->nodes), reply->n_devices,
-           plural(reply->n_devices), (unsigned long long)reply->clients,
-           plural(reply->clients), reply->policy, reply->transfer);
+    printf("\n  %llu node%s, %zu device%s%s, %llu client%s; policy %s, transfer %s\n",
+           (unsigned long long)reply->nodes, plural(reply->nodes), there, plural(there),
+           gone, (unsigned long long)reply->clients, plural(reply->clients), reply->policy,
+           reply->transfer);
     printf("  %llu objects, %s; tasks: %llu queued, %llu done, %llu failed\n",
            (unsigned long long)reply->objects, pl_format_bytes(reply->object_bytes, bytes),
            (unsigned long long)reply->tasks_queued, (unsigned long long)reply->tasks_done,
@@ -197,7 +192,7 @@ static void print_reply(const Plasmon__V1__StatusReply *reply)
     if (reply->n_devices > 0) {
         print_devices(reply);
     }
-    if (!has_devices(reply)) {
+    if (there == 0) {
         printf(
             "\n  no device is up, or about to be: `plasmon nodes` has the nodes that left; "
             "`plasmon start --head` on the head's machine, or `plasmon start --address "

@@ -172,8 +172,8 @@ static void say(const Plasmon__V1__StatusReply *reply, const struct sample *befo
 
     pl_str_append(
         out, "plasmon %s, up %s: nodes %" PRIu64 ", devices %zu, clients %" PRIu64 "\n",
-        reply->version, list_age(reply->uptime_ms, up), reply->nodes, reply->n_devices,
-        reply->clients);
+        reply->version, list_age(reply->uptime_ms, up), reply->nodes,
+        status_devices_there(reply), reply->clients);
     pl_str_append(out,
                   "  tasks: %" PRIu64 " unfinished, %.0f done/s, %.0f failed/s; %" PRIu64
                   " objects, %s\n",

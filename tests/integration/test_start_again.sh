@@ -128,6 +128,8 @@ leaves() { # until the head has given its devices up
 claim "a machine joins a head that runs elsewhere" joins 3
 claim "it leaves" leaves
 claim "and joins again" joins 3
+three_are_gone() { "$plasmon" status | grep "node, 3 devices (3 gone), "; }
+claim "and what is gone does not count" three_are_gone
 claim "it leaves again" leaves
 claim "and joins with fewer devices" joins 2
 bench_of() { # DEVICE
@@ -144,5 +146,7 @@ claim "it ends" "$plasmon" stop
 kill $stays && wait $stays || true
 claim "no file can be made in /proc, which is said" refuses "--spill-dir /proc: no file can be made there; give a directory on a disk" --head \
     --cpu-devices 1 --gpus none --spill-memory 8M --spill-dir /proc
+claim "a limit that is none is said" refuses "a limit behind ':' is a number with K, M, G or T" --head \
+    --cpu-devices 1 --gpus none --spill-memory 8M --spill-dir /tmp:5X
 claim "and nothing is left" [ -z "$(daemons)" ]
 finish
