@@ -40,6 +40,18 @@ void head_buffer_seconds_loosen(const struct head_buffer *buffer)
     }
 }
 
+void head_buffer_copies_loosen(const struct head_buffer *buffer, const struct pl_box *box)
+{
+    size_t count;
+    struct head_instance *const *found = head_places_instances(buffer, box, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (found[i]->tile->spilled > 0) {
+            head_tile_loosen(found[i]->tile);
+        }
+    }
+}
+
 static void device_loosen(const struct head_device *device)
 {
     const struct pl_list *pos;

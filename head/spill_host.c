@@ -109,12 +109,35 @@ static void size_remove(struct head_spill_host *spill, uint64_t bytes)
 
 /* ------------------------------------------------------------------------------------------- copies */
 
-/* A device that is as likely to stay as the host whose memory the copy is in. */
+/*
+ * Is what it is to hold of the value still being copied there, by a launch that came after the one that made it? That may fail, for want of memory or of a
+ * way, and leave nothing. (What a restore brings comes from the copy itself, which must be able to go: room_for.)
+ */
+static bool is_coming(const struct head_buffer *buffer, const struct head_instance *copied)
+{
+    size_t count;
+    struct head_use *const *found = head_places_uses(buffer, true, &copied->box, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct head_task *task = found[i]->task;
+
+        if ((task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY ||
+             task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV) &&
+            task->order > copied->tile->order) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A device that has it, and is as likely to stay as the host whose memory the copy is in. */
 static bool device_counts(const struct head_buffer *buffer, const void *user)
 {
-    const struct head_buffer *copy = user;
+    const struct head_instance *copied = user;
 
-    return buffer->spilled == NULL && (!buffer->device->draining || copy->device->draining);
+    return buffer->spilled == NULL &&
+           (!buffer->device->draining || copied->buffer->device->draining) &&
+           !is_coming(buffer, copied);
 }
 
 /* Another copy in memory of the same host, which is there. */
@@ -137,7 +160,8 @@ static bool copy_droppable(const struct head_buffer *copy)
         const struct head_instance *instance =
             pl_container_of(pos, struct head_instance, buffer_link);
 
-        if (!head_tile_covered_by(instance->tile, device_counts, copy, &instance->box) &&
+        if (!head_tile_covered_by(instance->tile, device_counts, instance,
+                                  &instance->box) &&
             (instance->tile->second == NULL ||
              !head_tile_covered_by(instance->tile, is_other_copy, copy, &instance->box))) {
             return false;

@@ -93,7 +93,8 @@ TEST(programs_that_found_something)
  * 6219351061: a copy for a shadow failed with one of its parts, and took the others, which it alone had, for lost to all: a value that was well
  * failed with them. 7276069590: a recorded graph went on naming the device where it had been planned, which was being drained. 8888101: the head
  * looked for memory for spilling on a host that has none. 1795402290164508521 (as they are now): a partial sum went with a worker that was fenced, and the fold that was to add it to a put
- * that a call had overwritten was sent already: what reads that fails, as it may.
+ * that a call had overwritten was sent already: what reads that fails, as it may. 2191735761: a value was dropped from host memory while it was on its way to a
+ * device where it found no room.
  */
 TEST(programs_that_found_something_later)
 {
@@ -106,6 +107,7 @@ TEST(programs_that_found_something_later)
     }
     ASSERT_TRUE(graph_run(1795402290164508521, &whole, &sum, true));
     ASSERT_TRUE(graph_run(1652828067, &whole, &sum, true));
+    ASSERT_TRUE(graph_run(2191735761, &whole, &sum, true));
 }
 
 TEST_MAIN()

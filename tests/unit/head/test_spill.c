@@ -1258,4 +1258,70 @@ TEST(what_has_failed_goes_for_it_also_where_nothing_is_spilled)
     end();
 }
 
+/* ---------------------------------------------------------------------------------- what is yet to come */
+
+/* Device 0 and the store do what there is to do; device 1 does nothing. */
+static void settle_here(void)
+{
+    while (device->seq_sent >= device->seq_oldest || !pl_list_empty(&spill->requests)) {
+        done_by(device);
+        if (!pl_list_empty(&spill->requests)) {
+            answer(false);
+        }
+    }
+}
+
+/* Host memory is full; a value that is in there was sent to the other device, whose worker has not said anything. Returns the launch that is to receive it. */
+static uint64_t send_and_spill(void)
+{
+    uint64_t dim = VALUE / 4, received;
+    struct head_device *other;
+
+    begin_with(&(struct head_spill_config){.memory_bytes = 8 * VALUE, .life = 1});
+    core->config.transfer = HEAD_TRANSFER_HOST;
+    core_announce(core, "a", 2);
+    ASSERT_EQ(core_join(core, "a", 1), 1);
+    other = head_device_at(core, 1);
+    core_submit(core, session, 1, 0, 0, &dim, 1);
+    settle_here();
+    core_submit(core, session, 200, 1, 101, NULL, 0);
+    received = other->seq_oldest;
+    ASSERT_EQ(head_device_task(other, received)->kind,
+              PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV);
+    settle_here();
+    for (uint64_t id = 2; device->bytes_live <= ROOM * VALUE; id++) {
+        core_submit(core, session, id, 0, 0, &dim, 1);
+        settle_here();
+    }
+    ASSERT_NULL(buffer_of(101));
+    return received;
+}
+
+/* Until it has come there, the copy in host memory is the only one: what was sent may find no room. */
+TEST(a_value_that_is_on_its_way_to_a_device_is_not_there)
+{
+    uint64_t received = send_and_spill();
+
+    core_fail(core, 1, received, PLASMON_EDEVMEM, "no room");
+    head_core_check(core);
+    assert_all_there(101, 1);
+    settle();
+    end();
+}
+
+TEST(when_it_has_come_its_copy_makes_way)
+{
+    uint64_t dim = VALUE / 4, live;
+
+    (void)send_and_spill();
+    live = device->bytes_live;
+    done_by(head_device_at(core, 1));
+    core_submit(core, session, 100, 0, 0, &dim, 1);
+    settle();
+    ASSERT_EQ(device->bytes_live, live); /* something else took its place */
+    assert_all_there(101, 1);
+    ASSERT_EQ(core->tasks_failed, 0);
+    end();
+}
+
 TEST_MAIN()
