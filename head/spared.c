@@ -110,9 +110,13 @@ static void link_again(struct head_buffer *buffer, struct head_use *use)
     head_use_link(use, before);
 }
 
-static void becomes_read(struct head_buffer *buffer, struct head_use *use)
+static void becomes_read(struct head_core *core, struct head_buffer *buffer,
+                         struct head_use *use)
 {
     head_use_unlink(use);
+    if (!pl_list_empty(&core->spill_hosts)) {
+        head_buffer_copies_loosen(buffer, &use->box);
+    }
     use->write = false;
     head_use_link(use, buffer->readers.prev);
 }
@@ -138,7 +142,7 @@ static bool writes_undo(struct head_core *core, const struct spared *spared,
                 return false;
             }
             if (really && task->spared) {
-                becomes_read(buffer, use);
+                becomes_read(core, buffer, use);
             } else if (really && !pl_list_linked(&use->link)) {
                 link_again(buffer, use);
             }

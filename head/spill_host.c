@@ -4,6 +4,8 @@
  * How much may be copied is decided here, when a spill is planned (head_spill_copy): what was spilled and not forgotten is never more than
  * slab and files hold together, less what it takes to bring any of it back when they are full (room_for). spill_places.c relies on it, which finds the copies their places later; spill_store.c asks the store.
  *
+ * Seeded bug: spill.count_coming (a value is taken for being on a device while it is on its way there).
+ *
  * Deterministic: what is done depends on the order of inputs, on nothing else.
  */
 #include "head/spill_int.h"
@@ -109,21 +111,32 @@ static void size_remove(struct head_spill_host *spill, uint64_t bytes)
 
 /* ------------------------------------------------------------------------------------------- copies */
 
-/*
- * Is what it is to hold of the value still being copied there, by a launch that came after the one that made it? That may fail, for want of memory or of a
- * way, and leave nothing. (What a restore brings comes from the copy itself, which must be able to go: room_for.)
- */
-static bool is_coming(const struct head_buffer *buffer, const struct head_instance *copied)
+/* By a launch that came after the one that made it. */
+static bool is_being_brought(const struct head_instance *instance)
 {
     size_t count;
-    struct head_use *const *found = head_places_uses(buffer, true, &copied->box, &count);
+    struct head_use *const *found =
+        head_places_uses(instance->buffer, true, &instance->box, &count);
 
     for (size_t i = 0; i < count; i++) {
-        const struct head_task *task = found[i]->task;
+        if (found[i]->task->order > instance->tile->order) {
+            return !pl_bug("spill.count_coming");
+        }
+    }
+    return false;
+}
 
-        if ((task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY ||
-             task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_RECV) &&
-            task->order > copied->tile->order) {
+/* Some of what the buffer is to hold of the value may yet not come, for want of memory or of a way. */
+static bool is_coming(const struct head_buffer *buffer, const struct head_instance *copied)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &copied->tile->instances) {
+        const struct head_instance *instance =
+            pl_container_of(pos, struct head_instance, tile_link);
+
+        if (instance->buffer == buffer && pl_box_intersects(&instance->box, &copied->box) &&
+            is_being_brought(instance)) {
             return true;
         }
     }

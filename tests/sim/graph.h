@@ -42,6 +42,7 @@ struct graph_ref {
     struct pl_box last; /* hull of the last access, in root coordinates */
     uint32_t made_by;   /* step */
     uint64_t id;        /* while played; 0: not yet, or released */
+    bool lacks;         /* at the end, the head has not all of it */
 };
 
 struct graph_arg {
@@ -195,6 +196,7 @@ struct graph_coverage {
     uint64_t write_backs, write_back_cancels, spill_deaths, spills_undone, spills_stranded;
     uint64_t relieved, relieved_spills, relieved_in_vain;
     uint64_t drained;
+    uint64_t kept;      /* refs of which the head had all at the end */
     uint64_t unreached; /* answers */
     uint64_t found_late,
         found_failed; /* what was looked up, and made after that, or not at all */
@@ -245,6 +247,7 @@ struct graph_array {
     uint8_t *cut;  /* an element: GRAPH_MADE .. GRAPH_PUT_HERE */
     struct pl_vec partials; /* struct graph_partial */
     uint32_t partial_op;
+    bool folded; /* ever: a fold is made when somebody reads, and may find no room then */
     struct pl_vec held; /* uint32_t: refs that are snapshots of it */
 };
 

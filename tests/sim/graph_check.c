@@ -15,7 +15,8 @@
  *     cannot be made again because something was overwritten
  *   - on a device with little memory: EDEVMEM, ELOST, EDEPENDENCY; EWORKER if it died before it told one of these. Which tasks depend on a copy of the head that found no room cannot be
  *     told from outside; but what is answered as done must be right in any case.
- * Everything else is an error, and so is a task that ends well on a failed input.
+ * Everything else is an error, and so is a task that ends well on a failed input, and a value that was made and is nowhere at the end because somebody else found no memory
+ * (check_kept).
  */
 #include "tests/sim/graph.h"
 
@@ -876,6 +877,32 @@ static void check_step(struct check *check, uint32_t index)
     }
 }
 
+/*
+ * Little memory costs those that find none, and nobody else: what was made well, and a client still shows, is somewhere, in whatever memory. But for what was to be
+ * added up when it is read: that may find no room then.
+ */
+static void check_kept(struct check *check)
+{
+    const struct sim *sim     = check->sim;
+    const struct graph *graph = check->graph;
+
+    if (sim->crash_times.count > 0 || sim->gone_count > 0 || sim->drain_begun ||
+        sim_ways_given_up(sim)) {
+        return;
+    }
+    for (uint32_t i = 0; i < graph->ref_count; i++) {
+        const struct graph_ref *ref     = &graph->refs[i];
+        const struct graph_array *array = &check->arrays[i];
+        struct pl_box all               = pl_box_of_shape(&ref->root);
+
+        if (array->exists && ref->lacks && !array->folded &&
+            !graph_array_failed(array, &all) && !graph_array_doubtful(array, &all)) {
+            sim_fail(check->sim, "r%u was made, and the head has some of it nowhere", i);
+        }
+        check->coverage->kept += array->exists && !ref->lacks;
+    }
+}
+
 bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *coverage)
 {
     struct check *check = sim_alloc(sizeof(*check));
@@ -890,6 +917,9 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
                  .dead) { /* nobody was told how those ended */
             check_step(check, i);
         }
+    }
+    if (!sim->failed) {
+        check_kept(check);
     }
     coverage->graphs++;
     coverage->crashes += sim->crash_count;

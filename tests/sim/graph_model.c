@@ -65,6 +65,7 @@ void graph_array_copy(struct graph_array *to, const struct graph_array *from)
     uint64_t elements = (uint64_t)pl_shape_elements(&from->shape);
 
     graph_array_init(to, &from->shape);
+    to->folded = from->folded;
     memcpy(to->bytes, from->bytes, pl_shape_bytes(&from->shape));
     memcpy(to->failed, from->failed, elements);
     memcpy(to->home, from->home, elements);
@@ -364,6 +365,7 @@ void graph_array_fold(struct graph_array *array)
     struct graph_partial **members = sim_alloc((count + 1) * sizeof(*members));
     bool *taken                    = sim_alloc((count + 1) * sizeof(*taken));
 
+    array->folded |= count > 0;
     for (size_t i = 0; i < count; i++) {
         struct graph_partial *first = pl_vec_at(&array->partials, i);
         size_t n                    = 0;

@@ -472,6 +472,25 @@ static void wait_for_drain(struct sim *sim)
     (void)sim_run_until(sim, drain_over, &until);
 }
 
+/* Who reads a value may find no room for that. Whether it is still somewhere, the head says. */
+static void note_losses(struct graph *graph, struct sim *sim)
+{
+    for (uint32_t i = 0; i < graph->ref_count && !sim_head_down(sim); i++) {
+        struct graph_ref *ref           = &graph->refs[i];
+        const struct sim_client *client = &sim->clients[ref->client];
+
+        const char *why = NULL;
+
+        if (ref->id != 0 && !client->dead) {
+            why = sim_head_lacks(client, ref->id);
+        }
+        ref->lacks = why != NULL;
+        if (ref->lacks) {
+            sim_trace(sim, "the head has not all of r%u: %s", i, why);
+        }
+    }
+}
+
 bool graph_play(struct graph *graph, struct sim *sim)
 {
     uint32_t steps = graph->step_count;
@@ -509,6 +528,10 @@ bool graph_play(struct graph *graph, struct sim *sim)
     }
     if (sim->config.journal && !sim->failed) {
         go_on_from_checkpoint(graph, sim);
+    }
+
+    if (!sim->failed) {
+        note_losses(graph, sim);
     }
 
     /* From here on nothing breaks any more: what is left must go. */

@@ -185,6 +185,24 @@ void sim_head_tick(struct sim *sim)
     }
 }
 
+const char *sim_head_lacks(const struct sim_client *client, uint64_t ref)
+{
+    struct sim *sim = client->sim;
+    struct head_client *asking =
+        pl_map_get(&sim->head->sessions, sim->head_process.sessions[client->index]);
+    struct head_failure *failure;
+    struct head_ref *found = NULL;
+    struct pl_err err      = {0};
+
+    if (asking == NULL || head_client_ref_get(asking, ref, 0, &found, &err) != PLASMON_OK) {
+        return "it is not known";
+    }
+    failure = head_array_failure(found->array, &found->array->extent);
+    return failure != NULL                  ? failure->text
+           : head_array_whole(found->array) ? NULL
+                                            : "some of it is nowhere";
+}
+
 /* ------------------------------------------------------------------------------------------ clients */
 
 /* Who has been welcomed before under another session: nobody will ever ask for that again. */

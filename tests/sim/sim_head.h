@@ -32,6 +32,8 @@ bool sim_head_drain_over(struct sim *sim, bool *out_done);
 void sim_head_worker_gone(struct sim_worker *worker);
 /* Has it heard of all that went so far? */
 bool sim_head_knows_gone(const struct sim *sim);
+/* Is some of what the ref shows nowhere, or failed? Then why; NULL: all of it is there. */
+const char *sim_head_lacks(const struct sim_client *client, uint64_t ref);
 
 /* What is to leave the head when a batch is stored. */
 struct sim_held {

@@ -91,6 +91,15 @@ static const struct graph_profile spilling = {.devices_min    = 1,
                                               .spill_permille = 1000,
                                               .check_every    = 50};
 
+/* .. as far as there is any, and there is very little. */
+static const struct graph_profile full_disks = {.devices_min        = 1,
+                                                .devices_max        = 3,
+                                                .steps_min          = 60,
+                                                .steps_max          = 160,
+                                                .spill_permille     = 1000,
+                                                .disk_full_permille = 500,
+                                                .check_every        = 200};
+
 /* Devices that do not come back, and nothing that cannot be made again. */
 static const struct graph_profile with_losses = {.devices_min   = 2,
                                                  .devices_max   = 4,
@@ -424,6 +433,11 @@ TEST(random_programs_notice_host_memory_that_is_given_away_in_use)
 TEST(random_programs_notice_a_copy_ahead_of_need_that_lies_elsewhere)
 {
     assert_found("spill.ahead_misplaced", &spilling, GRAPHS_MAX);
+}
+
+TEST(random_programs_notice_a_copy_that_goes_while_its_value_is_on_its_way)
+{
+    assert_found("spill.count_coming", &full_disks, GRAPHS_MAX);
 }
 
 TEST(random_programs_notice_a_worker_that_is_replaced_before_it_was_reaped)

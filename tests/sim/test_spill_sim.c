@@ -124,7 +124,7 @@ TEST(disks_that_others_fill_lose_nothing)
 
 /*
  * 3272768211: a value was spilled, brought back and spilled again, and both spills were taken back. What had been brought back counted as a second copy of what
- * stayed, of which it had nothing just then; when it got the value it was the only one, and was dropped for want of memory.
+ * stayed, of which it had nothing just then; when it got the value it was the only one, and was dropped for want of memory. Likewise what was on its way back, and found no room.
  */
 TEST(what_two_spills_are_taken_back_of_is_no_second_copy)
 {

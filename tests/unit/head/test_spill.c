@@ -1309,6 +1309,30 @@ TEST(a_value_that_is_on_its_way_to_a_device_is_not_there)
     end();
 }
 
+/* The same on its way back: others, which come back after it, do not have the place of its copy before it is there. */
+TEST(a_value_that_finds_no_room_to_come_back_stays_where_it_is)
+{
+    uint64_t count = begin_full(), back = first_away(), seq;
+
+    call(1000, &back, 1, PLASMON__V1__MODE__MODE_IN);
+    seq = device->seq_last - 1;
+    ASSERT_EQ(head_device_task(device, seq)->kind, PUT);
+    for (uint64_t id = 1001; id < 1004; id++) {
+        uint64_t next = first_away();
+
+        call(id, &next, 1, PLASMON__V1__MODE__MODE_IN);
+    }
+    while (seq > device->seq_sent) {
+        done();
+    }
+    core_fail(core, 0, seq, PLASMON_EDEVMEM, "no room");
+    head_core_check(core);
+    assert_all_there(back, 1);
+    settle();
+    assert_all_there(101, count);
+    end();
+}
+
 TEST(when_it_has_come_its_copy_makes_way)
 {
     uint64_t dim = VALUE / 4, live;
