@@ -15,6 +15,8 @@
  * that something is still to be moved. Moves begin when the look is over, for what makes room for one changes what is looked at.
  *
  * When the deadline is over nothing more is started. The node stays closed to new work until that is undone or it leaves.
+ *
+ * Seeded bug: head.drain_unrecorded (what no record says how to make is not looked at).
  */
 #include "head/core_int.h"
 
@@ -239,7 +241,8 @@ static void part_look(struct look *look, const struct head_instance *instance,
     uint64_t bytes =
         (uint64_t)pl_box_elements(box) * pl_dtype_bytes(instance->buffer->dtype);
 
-    if (!being_put(tile) && elsewhere(tile, box, ELSEWHERE_SETTLED)) {
+    if (!being_put(tile) && (elsewhere(tile, box, ELSEWHERE_SETTLED) ||
+                             (tile->record == NULL && pl_bug("head.drain_unrecorded")))) {
         keep_elsewhere(tile, box);
         report->objects_safe++;
         report->bytes_safe += bytes;

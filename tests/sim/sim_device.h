@@ -140,6 +140,7 @@ struct sim_sealed {
     uint32_t seals;  /* so often, so far */
     uint32_t takers; /* launches that took it to write it, since then */
     bool sealed;
+    bool open; /* .. by who began anew, and somebody is to write there again */
 };
 
 /* A buffer that a launch is to make. */
@@ -174,10 +175,12 @@ struct sim_process {
     uint64_t due_scheduled_ns;
 };
 
-/* What half `number` of a lane moves, as it was when the half was enqueued: it may be staged much later. */
+/* What half `number` of a lane moves, as it was when the half was enqueued: it may be staged, or done alone, much later. */
 struct sim_half_touch {
     uint64_t number;
+    uint64_t seq; /* of its launch */
     struct sim_touch touch;
+    struct sim_touch member; /* of a team: what this device gives */
 };
 /* A worker's part of all pairs. Goes with its process. */
 struct sim_pairs {
@@ -187,8 +190,8 @@ struct sim_pairs {
     uint64_t staged[TRANSFER_LANES];
     uint64_t over[TRANSFER_LANES];
     uint64_t passed;
-    struct pl_vec news;       /* struct transfer_pair_news */
-    struct pl_vec touches[2]; /* struct sim_half_touch: of the lanes' halves */
+    struct pl_vec news;                    /* struct transfer_pair_news */
+    struct pl_vec touches[TRANSFER_LANES]; /* struct sim_half_touch: of the lanes' halves */
     uint64_t serial;
     bool look_pending;
     bool news_pending;

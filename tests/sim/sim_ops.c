@@ -357,7 +357,11 @@ static plasmon_status_t op_combine(void *user, uint32_t stream,
         op->args[i].data.addr = args[i].data.addr + sources[i].offset +
                                 (uint64_t)(uintptr_t)owner->arena -
                                 (uint64_t)(uintptr_t)worker->arena;
-        sim_op_touch(op, owner, sources[i].offset);
+        if (owner == worker && on != stream) {
+            op->touches[op->touch_count++] = *sim_pairs_part(worker, tag, i > 0);
+        } else {
+            sim_op_touch(op, owner, sources[i].offset);
+        }
         if (owner != worker && (i == 0 || !worker->sim->config.peer_capable ||
                                 worker->sim->config.transfer == HEAD_TRANSFER_HOST ||
                                 worker->sim->config.transfer == HEAD_TRANSFER_NCCL)) {

@@ -668,22 +668,40 @@ static void put_word(struct sim_worker *worker, uint32_t stream, enum sim_op_kin
 }
 
 /* Notes what half `number` moves; those that are over are forgotten. */
-static void touch_note(struct sim_worker *worker, bool receives, uint64_t number,
-                       uint64_t offset)
+static void touch_note(struct sim_worker *worker, uint32_t lane, uint64_t number,
+                       const struct worker_half *half)
 {
-    struct pl_vec *touches = &worker->pairs.touches[receives];
+    struct pl_vec *touches = &worker->pairs.touches[lane];
     struct sim_half_touch *place;
 
     for (size_t i = touches->count; i-- > 0;) {
         if (((struct sim_half_touch *)pl_vec_at(touches, i))->number <=
-            worker->pairs.over[receives]) {
+            worker->pairs.over[lane]) {
             pl_vec_remove_unordered(touches, i);
         }
     }
     place = pl_vec_push(touches);
     PL_CHECK(place != NULL);
-    *place =
-        (struct sim_half_touch){.number = number, .touch = sim_touch_of(worker, offset)};
+    *place = (struct sim_half_touch){
+        .number = number, .seq = half->seq, .touch = sim_touch_of(worker, half->offset)};
+    if (half->key.team != 0) {
+        place->member = sim_touch_of(worker, half->member_offset);
+    }
+}
+
+const struct sim_touch *sim_pairs_part(const struct sim_worker *worker, uint64_t seq,
+                                       bool member)
+{
+    const struct pl_vec *touches = &worker->pairs.touches[TRANSFER_LANE_TEAMS];
+
+    for (size_t i = 0; i < touches->count; i++) {
+        const struct sim_half_touch *noted = pl_vec_at(touches, i);
+
+        if (noted->seq == seq) {
+            return member ? &noted->member : &noted->touch;
+        }
+    }
+    return NULL;
 }
 
 static const struct sim_touch *touch_noted(struct sim_worker *worker, bool receives,
@@ -769,9 +787,7 @@ plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
 
     PL_CHECK(pair != NULL && pair->phase == PHASE_OPEN);
     if (with_bytes) {
-        if (half->key.team == 0) {
-            touch_note(worker, receives, number, half->offset);
-        }
+        touch_note(worker, index, number, half);
         if (!pair->on.doubted) {
             put_operation(worker, pair, half);
         }
@@ -865,10 +881,11 @@ void sim_pairs_init(struct sim_worker *worker)
 {
     uint64_t serial = worker->pairs.serial;
 
-    worker->pairs = (struct sim_pairs){
-        .news    = PL_VEC_INIT(struct transfer_pair_news),
-        .touches = {PL_VEC_INIT(struct sim_half_touch), PL_VEC_INIT(struct sim_half_touch)},
-        .serial  = serial};
+    worker->pairs = (struct sim_pairs){.news    = PL_VEC_INIT(struct transfer_pair_news),
+                                       .touches = {PL_VEC_INIT(struct sim_half_touch),
+                                                   PL_VEC_INIT(struct sim_half_touch),
+                                                   PL_VEC_INIT(struct sim_half_touch)},
+                                       .serial  = serial};
     pl_list_init(&worker->pairs.all);
     for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
         transfer_lane_init(&worker->pairs.lanes[i], i);
@@ -891,8 +908,9 @@ void sim_pairs_finish(struct sim_worker *worker)
     for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
         transfer_lane_finish(&pairs->lanes[i]);
     }
-    pl_vec_finish(&pairs->touches[0]);
-    pl_vec_finish(&pairs->touches[1]);
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
+        pl_vec_finish(&pairs->touches[i]);
+    }
     pl_vec_finish(&pairs->news);
 }
 

@@ -191,6 +191,9 @@ plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
 plasmon_status_t sim_pair_op_stage(void *user, const struct worker_pair_key *key,
                                    uint64_t *out_first);
 void sim_pair_op_sent(void *user, uint64_t seq);
+/* What a launch of a team writes to, or its own member, as it was when the launch was enqueued: by now something else may be planned there. */
+const struct sim_touch *sim_pairs_part(const struct sim_worker *worker, uint64_t seq,
+                                       bool member);
 
 void sim_limits_init(struct sim_worker *worker);
 void sim_limits_forget(struct sim_worker *worker); /* a new incarnation */
