@@ -131,6 +131,9 @@ static bool is_coming(const struct head_buffer *buffer, const struct head_instan
 {
     struct pl_list *pos;
 
+    if (pl_list_empty(&buffer->writers)) {
+        return false;
+    }
     pl_list_for_each(pos, &copied->tile->instances) {
         const struct head_instance *instance =
             pl_container_of(pos, struct head_instance, tile_link);
