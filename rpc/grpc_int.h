@@ -115,7 +115,6 @@ struct rpc_stream_grpc {
 
     /* Client only. */
     struct rpc_channel *channel;
-    bool connected; /* the server answered */
     struct rpc_timer connect;
     uint32_t connect_timeout_ms;
     uint32_t doubt_ms; /* of these, until the first look at why it takes so long */

@@ -3,7 +3,7 @@
  *
  * The call waits for a connection as long as it takes (wait-for-ready), which keeps the core from failing it while a server
  * restarts; how long is allowed is the connect timer's business, since a deadline of the call would bound the whole stream.
- * "Connected" is when the server's first metadata came: then it accepted the stream.
+ * When the server's first metadata came it has accepted the stream.
  *
  * What does not connect soon over TCP is looked at once: is it that one side does not trust the other? That does not pass by waiting.
  */
@@ -21,9 +21,9 @@ static void client_first(struct rpc_tag *tag, bool ok)
     struct rpc_stream_grpc *stream =
         pl_container_of(tag, struct rpc_stream_grpc, first_tag);
 
+    (void)ok; /* if not, the status says why */
     rpc_timer_disarm(stream->base.loop, &stream->connect);
     pl_mutex_lock(&stream->lock);
-    stream->connected = ok && stream->initial.count > 0;
     rpc_stream_batch_done_unlock(stream);
 }
 
@@ -36,7 +36,8 @@ static void client_ended(struct rpc_tag *tag, bool ok)
     (void)ok; /* a status always comes */
     rpc_timer_disarm(stream->base.loop, &stream->connect);
     pl_mutex_lock(&stream->lock);
-    status = rpc_status_of_call(stream->code, &stream->trailing, stream->connected);
+    /* It waited for a connection, so there was one, also if no metadata came by it: it broke. */
+    status = rpc_status_of_call(stream->code, &stream->trailing, true);
     rpc_stream_over_locked(stream, status, why != NULL ? why : "");
     rpc_stream_batch_done_unlock(stream);
     pl_free(why);

@@ -29,8 +29,8 @@ const struct cli_command cli_transfers = {
         "enqueued, not yet done.\n"
         "stalls: deadlines that were over; retries: chunks that went again over a new "
         "connection;\n"
-        "relays: connections through a third worker; written: bytes that engines of the "
-        "GPU they come from wrote,\nthe others were read. See docs/transfers.md.\n"
+        "relays: connections through a third worker; written: bytes that the GPU they come "
+        "from wrote,\nthe others were read. See docs/transfers.md.\n"
         "--routes: samples are reports of a worker, one a second while something moves; "
         "latency is of small\nobjects, bandwidth of those from 1 MiB on.\n",
     .options      = options,

@@ -2,6 +2,7 @@
 #include "tests/harness/test.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -321,6 +322,63 @@ TEST(connecting_to_nothing_fails_in_time_with_the_cause)
 {
     connect_to_nothing("unix:/tmp/plasmon-no-such-socket", "No such file or directory");
     connect_to_nothing("127.0.0.1:1", "Connection refused");
+}
+
+/* Speaks HTTP/2 for as long as it takes to have a call, and goes without an answer. */
+static void *accept_and_go(void *user)
+{
+    static const uint8_t settings[9] = {0, 0, 0, 4};
+    int listener = *(int *)user, fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    size_t got = 0;
+    uint8_t bytes[4096];
+    ssize_t more;
+
+    PL_CHECK(fd >= 0);
+    PL_CHECK(write(fd, settings, sizeof(settings)) == (ssize_t)sizeof(settings));
+    do { /* preface, settings, the call */
+        more = read(fd, bytes, sizeof(bytes));
+        got += more > 0 ? (size_t)more : 0;
+    } while (more > 0 && got < 200);
+    PL_CHECK(close(fd) == 0);
+    return NULL;
+}
+
+TEST(a_server_that_goes_before_its_first_word_was_there)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct rpc_channel *channel;
+    struct rpc_loop *loop;
+    struct peer_end end;
+    char address[128], dir[64];
+    pthread_t thread;
+    int listener;
+
+    rpc_init();
+    peer_dir_create(dir);
+    peer_end_init(&end);
+    (void)snprintf(at.sun_path, sizeof(at.sun_path), "%s/s", dir);
+    (void)snprintf(address, sizeof(address), "unix:%s", at.sun_path);
+    listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_TRUE(listener >= 0);
+    ASSERT_EQ(bind(listener, (const struct sockaddr *)&at, sizeof(at)), 0);
+    ASSERT_EQ(listen(listener, 1), 0);
+    ASSERT_EQ(pthread_create(&thread, NULL, accept_and_go, &listener), 0);
+    ASSERT_OK(rpc_loop_create(&loop));
+    ASSERT_OK(rpc_loop_start(loop, "gone"));
+    ASSERT_OK(rpc_channel_create(loop, &(struct rpc_channel_config){.target = address},
+                                 &channel));
+    ASSERT_OK(
+        rpc_stream_open(channel, "/test.Test/Echo", 20000, &peer_ops, &end, &end.stream));
+    peer_end_wait(&end, &end.closed, 1, 20000);
+    ASSERT_EQ(end.status, PLASMON_ECLOSED); /* and not: nobody is there */
+    ASSERT_EQ(pthread_join(thread, NULL), 0);
+    ASSERT_EQ(close(listener), 0);
+    ASSERT_EQ(unlink(at.sun_path), 0);
+    rpc_channel_destroy(channel);
+    rpc_loop_destroy(loop);
+    peer_end_finish(&end);
+    ASSERT_EQ(rmdir(dir), 0);
+    rpc_finish();
 }
 
 static void destroy_server(void *user)
