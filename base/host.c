@@ -91,3 +91,12 @@ void pl_runtime_folder(char out[PL_RUNTIME_FOLDER_BYTES], char *why, size_t why_
     }
     (void)snprintf(out, PL_RUNTIME_FOLDER_BYTES, "/tmp/plasmon-%u", (unsigned)getuid());
 }
+
+bool pl_address_is_local(const char *address)
+{
+    size_t numeric = strspn(address, "0123456789."); /* 127.example.org is a name */
+
+    return strncmp(address, "unix:", 5) == 0 ||
+           (strncmp(address, "127.", 4) == 0 && address[numeric] == ':') ||
+           strncmp(address, "localhost:", 10) == 0 || strncmp(address, "[::1]:", 6) == 0;
+}

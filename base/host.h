@@ -4,12 +4,16 @@
 
 #include "base.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define PL_HOST_ID_BYTES 96
 
 /* The kernel's boot id and the pid namespace: "3f1c..-..:4026531836". "unknown:<host name>" when /proc does not tell. */
 const char *pl_host_id(char out[PL_HOST_ID_BYTES]);
+
+/* Who listens at "unix:/path" or "host:port" is reached from this machine only. */
+bool pl_address_is_local(const char *address);
 
 #define PL_RUNTIME_FOLDER_BYTES \
     78 /* of a socket there the whole path has 108 bytes: 30 are for its name */

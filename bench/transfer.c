@@ -78,16 +78,6 @@ static uint64_t size_max(uint64_t device_bytes)
     return device_bytes / 4;
 }
 
-static uint64_t largest_size(const struct transfer *transfer)
-{
-    uint64_t largest = 0;
-
-    for (uint32_t i = 0; i < transfer->raw.size_count; i++) {
-        largest = pl_max_u64(largest, transfer->raw.size[i]);
-    }
-    return largest;
-}
-
 static void measure_route(struct transfer *transfer,
                           const struct bench_cluster_config *config)
 {
@@ -95,9 +85,7 @@ static void measure_route(struct transfer *transfer,
     if (transfer->cluster.devices < 2) {
         bench_die("a transfer needs two devices; the cluster has one");
     }
-    if (transfer->raw.cuda && strcmp(transfer->route, "peer") == 0) {
-        transfer_settle(transfer, largest_size(transfer));
-    }
+    transfer_settle(transfer);
     for (uint32_t i = 0; i < transfer->raw.size_count; i++) {
         const double *raw = &transfer->result[i * BENCH_RAW_FIGURES];
         uint64_t bytes    = transfer->raw.size[i];

@@ -34,8 +34,8 @@ uint32_t transfer_objects(const struct transfer *transfer, uint64_t bytes);
 /* Seconds for so many new objects, in_flight of them moving at any time. refs: room for them. */
 double transfer_move_new(struct transfer *transfer, struct plasmon_ref **refs,
                          uint32_t count, uint64_t bytes);
-/* Who copies between GPUs of a host changes soon after the first large copies (worker/sources.h): until that is done. Nothing, if no size is large. */
-void transfer_settle(struct transfer *transfer, uint64_t largest);
+/* Who copies between GPUs of a host changes soon after the first large copies (worker/sources.h): until that is done, if a size is large. */
+void transfer_settle(struct transfer *transfer);
 void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const double *raw);
 void transfer_measure_latency(struct transfer *transfer, uint64_t bytes, const double *raw);
 /* Three devices or more: one object of device 0 to all others. */

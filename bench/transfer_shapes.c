@@ -401,25 +401,30 @@ static void measure_exchange(struct transfer *transfer, const char *name, uint32
     pl_free(exchange);
 }
 
-void transfer_settle(struct transfer *transfer, uint64_t largest)
+void transfer_settle(struct transfer *transfer)
 {
     uint32_t devices = transfer->cluster.devices, pairs = devices * (devices - 1);
-    uint64_t until_ns         = pl_now_ns() + SETTLE_NS;
-    struct exchange *exchange = bench_must_alloc(pairs * sizeof(*exchange));
+    uint64_t until_ns = pl_now_ns() + SETTLE_NS, largest = 0;
+    struct exchange *exchange;
     struct bench_status status;
 
-    if (largest >= SETTLE_BYTES / 2) {
-        (void)plan_exchange(transfer, exchange, devices, 1);
-        do {
-            (void)move_all(transfer, exchange, pairs, SETTLE_BYTES);
-            bench_must_status(&transfer->cluster, &status);
-        } while (status.engines_opening && pl_now_ns() < until_ns);
-        if (status.engines_sources) {
-            bench_report_remark(&transfer->report,
-                                "route %s: from 32 MiB on the GPU that bytes come from "
-                                "writes them (docs/transfers.md, whose engines copy)",
-                                transfer->route);
-        }
+    for (uint32_t i = 0; i < transfer->raw.size_count; i++) {
+        largest = pl_max_u64(largest, transfer->raw.size[i]);
+    }
+    if (!transfer->raw.cuda || !by_peer(transfer) || largest < SETTLE_BYTES / 2) {
+        return;
+    }
+    exchange = bench_must_alloc(pairs * sizeof(*exchange));
+    (void)plan_exchange(transfer, exchange, devices, 1);
+    do {
+        (void)move_all(transfer, exchange, pairs, SETTLE_BYTES);
+        bench_must_status(&transfer->cluster, &status);
+    } while (status.engines_opening && pl_now_ns() < until_ns);
+    if (status.engines_sources) {
+        bench_report_remark(&transfer->report,
+                            "route %s: from 32 MiB on the GPU that bytes come from writes "
+                            "them (docs/transfers.md, whose engines copy)",
+                            transfer->route);
     }
     pl_free(exchange);
 }

@@ -190,8 +190,8 @@ void head_use_remove(struct head_core *core, struct head_use *use)
     struct head_buffer *buffer = use->buffer;
 
     head_use_unlink(use);
-    if (use->write && !pl_list_empty(&core->spill_hosts)) {
-        head_buffer_copies_loosen(buffer, &use->box);
+    if (use->write) {
+        head_buffer_copies_loosen(core, buffer, &use->box);
     }
     if (pl_list_empty(&buffer->writers)) {
         head_written_forget(buffer);

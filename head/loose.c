@@ -40,11 +40,16 @@ void head_buffer_seconds_loosen(const struct head_buffer *buffer)
     }
 }
 
-void head_buffer_copies_loosen(const struct head_buffer *buffer, const struct pl_box *box)
+void head_buffer_copies_loosen(const struct head_core *core,
+                               const struct head_buffer *buffer, const struct pl_box *box)
 {
+    struct head_instance *const *found;
     size_t count;
-    struct head_instance *const *found = head_places_instances(buffer, box, &count);
 
+    if (pl_list_empty(&core->spill_hosts)) {
+        return;
+    }
+    found = head_places_instances(buffer, box, &count);
     for (size_t i = 0; i < count; i++) {
         if (found[i]->tile->spilled > 0) {
             head_tile_loosen(found[i]->tile);

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/fd.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "head/metrics.h"
@@ -388,15 +389,6 @@ static bool address_formed(const char *address)
            strtoul(end, NULL, 10) <= 65535;
 }
 
-static bool address_local(const char *address)
-{
-    size_t numeric = strspn(address, "0123456789."); /* 127.example.org is a name */
-
-    return strncmp(address, "unix:", 5) == 0 ||
-           (strncmp(address, "127.", 4) == 0 && address[numeric] == ':') ||
-           strncmp(address, "localhost:", 10) == 0 || strncmp(address, "[::1]:", 6) == 0;
-}
-
 static bool trust_open(struct settings *settings)
 {
     struct pl_err err = {0};
@@ -442,7 +434,7 @@ static bool addresses_allowed(const struct settings *settings)
                     address);
             return false;
         }
-        if (!address_local(address) && settings->token[0] == '\0') {
+        if (!pl_address_is_local(address) && settings->token[0] == '\0') {
             fprintf(stderr,
                     "plasmon-head: %s is not a loopback address, and there is no cluster "
                     "token: whoever reaches it could "
@@ -731,7 +723,7 @@ static int run(struct settings *settings)
         pl_info("head", "listening on %s%s%s", address, port,
                 unix_socket               ? ""
                 : settings->trust != NULL ? " (TLS, both sides with certificates)"
-                : !address_local(address)
+                : !pl_address_is_local(address)
                     ? " (in the clear: whoever sees that network sees "
                       "the token; --tls-ca, --tls-cert and --tls-key "
                       "encrypt)"

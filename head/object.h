@@ -220,7 +220,8 @@ void head_tile_fail(struct head_core *core, struct head_tile *tile,
 /* .. and what has any of what is in the buffer and is to be in two places. */
 void head_buffer_seconds_loosen(const struct head_buffer *buffer);
 /* .. and copies in host memory of what is in this box of it, where one writer less is at work. */
-void head_buffer_copies_loosen(const struct head_buffer *buffer, const struct pl_box *box);
+void head_buffer_copies_loosen(const struct head_core *core,
+                               const struct head_buffer *buffer, const struct pl_box *box);
 /* A drain begins or ends, or a checkpoint was read: anything may. */
 void head_buffers_loosen(struct head_core *core);
 

@@ -114,9 +114,7 @@ static void becomes_read(struct head_core *core, struct head_buffer *buffer,
                          struct head_use *use)
 {
     head_use_unlink(use);
-    if (!pl_list_empty(&core->spill_hosts)) {
-        head_buffer_copies_loosen(buffer, &use->box);
-    }
+    head_buffer_copies_loosen(core, buffer, &use->box);
     use->write = false;
     head_use_link(use, buffer->readers.prev);
 }

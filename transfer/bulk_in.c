@@ -33,9 +33,9 @@ void bulk_pause(uint32_t *io_looks)
     }
 }
 
-static uint64_t *ready_word(struct transfer_bulk *bulk, uint64_t chunk)
+static uint64_t *ready_word(const struct transfer_ring *ring, uint64_t chunk)
 {
-    return &bulk->config.ring.timeline->stage_ready[chunk % STORE_STAGE_SLOTS].value;
+    return &ring->timeline->stage_ready[chunk % STORE_STAGE_SLOTS].value;
 }
 
 static uint64_t chunks_taken(struct transfer_bulk *bulk)
@@ -48,7 +48,8 @@ static uint64_t chunks_taken(struct transfer_bulk *bulk)
 /* Or was: a pair may have brought it (pair.h), which moves no word of its slot. */
 static bool chunk_there(struct transfer_bulk *bulk, uint64_t chunk)
 {
-    return __atomic_load_n(ready_word(bulk, chunk), __ATOMIC_ACQUIRE) > chunk ||
+    return __atomic_load_n(ready_word(&bulk->config.ring, chunk), __ATOMIC_ACQUIRE) >
+               chunk ||
            chunks_taken(bulk) > chunk;
 }
 
@@ -60,7 +61,7 @@ static bool slot_empty(struct transfer_bulk *bulk, uint64_t chunk)
 
 void bulk_slot_ready(const struct transfer_ring *ring, uint64_t chunk)
 {
-    uint64_t *ready = &ring->timeline->stage_ready[chunk % STORE_STAGE_SLOTS].value;
+    uint64_t *ready = ready_word(ring, chunk);
     uint64_t there  = __atomic_load_n(ready, __ATOMIC_RELAXED);
 
     /* Release: the bytes in the slot are there before the word. */

@@ -11,7 +11,7 @@ plasmon_status_t worker_op_copy(void *user, uint32_t stream, const struct pl_box
     bool peer                        = src_host_device != executor->shared->host_device;
     struct device_ptr src            = worker_memory_own(executor->memory, src_offset);
     uint64_t bytes                   = (uint64_t)pl_box_elements(src_frame) * element_bytes;
-    plasmon_status_t status          = PLASMON_OK;
+    plasmon_status_t status;
 
     (void)seq; /* what is put in here does not fail later */
     if (peer) {

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/host.h"
 #include "client/cli/cli.h"
 #include "client/client_int.h"
 #include "client/spawn.h"
@@ -318,12 +319,7 @@ static bool is_for_others(const struct start *start)
     bool others = start->port != 0 && is_open(start);
 
     for (uint32_t i = 0; i < start->listen.count; i++) {
-        const char *address = start->listen.text[i];
-
-        others =
-            others ||
-            (strncmp(address, "unix:", 5) != 0 && strncmp(address, "127.", 4) != 0 &&
-             strncmp(address, "[::1]", 5) != 0 && strncmp(address, "localhost:", 10) != 0);
+        others = others || !pl_address_is_local(start->listen.text[i]);
     }
     return start->head && others;
 }

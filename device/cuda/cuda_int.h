@@ -220,8 +220,6 @@ void device_cuda_far_finish(struct device_cuda *cuda); /* when there are no stre
 plasmon_status_t device_cuda_lane_create(struct device_cuda *cuda, CUcontext in,
                                          uint32_t ordinal, int priority,
                                          struct device_cuda_lane *out);
-plasmon_status_t device_cuda_lane_beside(struct device_cuda *cuda, int priority,
-                                         CUstream *out);
 void device_cuda_lane_destroy(struct device_cuda *cuda,
                               const struct device_cuda_lane *lane);
 /* For what any context can do: words, events of its own, engines' copies. Its context is current then, and *out_on the stream there. */
@@ -260,13 +258,18 @@ plasmon_status_t device_cuda_launch_soon(struct device_stream *stream, void *fun
                                          const struct device_params *params, uint64_t tag);
 bool device_cuda_launch_failure(struct device *device, uint64_t *out_tag,
                                 struct pl_err *out_err);
+/* Another device makes its copies at the moment (far.c). */
+static inline bool device_cuda_is_away(const struct device_cuda_stream *stream)
+{
+    return stream->at != &stream->home;
+}
 /* To put something into it that this device does, or to look at it: behind what it keeps, and behind what another device copies for it. */
 static inline CUstream device_cuda_stream_on(struct device_cuda_stream *stream)
 {
     if (stream->keep != NULL) {
         device_cuda_stream_flush(&stream->base);
     }
-    if (stream->at != &stream->home) {
+    if (device_cuda_is_away(stream)) {
         device_cuda_far_home(stream);
     }
     return stream->home.stream;

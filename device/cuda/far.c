@@ -85,13 +85,6 @@ plasmon_status_t device_cuda_lane_create(struct device_cuda *cuda, CUcontext in,
     return PLASMON_OK;
 }
 
-plasmon_status_t device_cuda_lane_beside(struct device_cuda *cuda, int priority,
-                                         CUstream *out)
-{
-    return DEVICE_CU(cuda,
-                     cuStreamCreateWithPriority(out, CU_STREAM_NON_BLOCKING, priority));
-}
-
 void device_cuda_lane_destroy(struct device_cuda *cuda, const struct device_cuda_lane *lane)
 {
     if (lane->aside != NULL) {
@@ -115,42 +108,27 @@ static plasmon_status_t enter_lane(struct device_cuda_stream *stream,
     return device_cuda_enter_context(device_cuda_of(stream->base.device), lane->context);
 }
 
-static plasmon_status_t enter_where_it_is(struct device_cuda_stream *stream)
-{
-    return enter_lane(stream, stream->at);
-}
-
-static plasmon_status_t enter_at_home(struct device_cuda_stream *stream)
-{
-    return enter_lane(stream, &stream->home);
-}
-
 plasmon_status_t device_cuda_here(struct device_cuda_stream *stream, CUstream *out_on)
 {
-    plasmon_status_t status = enter_where_it_is(stream);
+    plasmon_status_t status = enter_lane(stream, stream->at);
 
     stream->at->home_behind = false;
     *out_on                 = stream->at->stream;
     return status;
 }
 
-static bool is_away(const struct device_cuda_stream *stream)
-{
-    return stream->at != &stream->home;
-}
-
 plasmon_status_t device_cuda_tail(struct device_cuda_stream *stream, CUstream *out_on)
 {
     struct device_cuda *cuda = device_cuda_of(stream->base.device);
-    bool behind              = !is_away(stream) || stream->at->home_behind;
-    plasmon_status_t status  = behind ? PLASMON_OK : enter_where_it_is(stream);
+    bool behind              = !device_cuda_is_away(stream) || stream->at->home_behind;
+    plasmon_status_t status  = behind ? PLASMON_OK : enter_lane(stream, stream->at);
 
     *out_on = stream->home.stream;
     if (status == PLASMON_OK && !behind) {
         status = DEVICE_CU(cuda, cuEventRecord(stream->at->join_event, stream->at->stream));
     }
     if (status == PLASMON_OK) {
-        status = enter_at_home(stream);
+        status = enter_lane(stream, &stream->home);
     }
     if (status == PLASMON_OK && !behind) {
         status = DEVICE_CU(cuda, cuStreamWaitEvent(*out_on, stream->at->join_event,
@@ -163,10 +141,10 @@ plasmon_status_t device_cuda_tail(struct device_cuda_stream *stream, CUstream *o
 /* All that it holds is over; an error is not. */
 static bool is_idle(struct device_cuda_stream *stream)
 {
-    return (!is_away(stream) ||
-            (enter_where_it_is(stream) == PLASMON_OK &&
+    return (!device_cuda_is_away(stream) ||
+            (enter_lane(stream, stream->at) == PLASMON_OK &&
              device_cuda_driver.cuStreamQuery(stream->at->stream) == CUDA_SUCCESS)) &&
-           enter_at_home(stream) == PLASMON_OK &&
+           enter_lane(stream, &stream->home) == PLASMON_OK &&
            device_cuda_driver.cuStreamQuery(stream->home.stream) == CUDA_SUCCESS;
 }
 
@@ -599,14 +577,14 @@ bool device_cuda_words_late(const struct device_stream *base)
 {
     const struct device_cuda_stream *stream = (const void *)base;
 
-    return is_away(stream);
+    return device_cuda_is_away(stream);
 }
 
 plasmon_status_t device_cuda_settle(struct device_stream *base)
 {
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
 
-    return is_away(stream) ? lane_behind(stream, stream->at) : PLASMON_OK;
+    return device_cuda_is_away(stream) ? lane_behind(stream, stream->at) : PLASMON_OK;
 }
 
 uint32_t device_cuda_engines(const struct device_stream *base)

@@ -67,7 +67,9 @@ plasmon_status_t device_cuda_stream_create(struct device *device, unsigned flags
                                          priority, &stream->home);
     }
     if (status == PLASMON_OK && (flags & DEVICE_STREAM_COPIES) != 0) {
-        status = device_cuda_lane_beside(cuda, priority, &stream->home.aside);
+        status =
+            DEVICE_CU(cuda, cuStreamCreateWithPriority(&stream->home.aside,
+                                                       CU_STREAM_NON_BLOCKING, priority));
     }
     if (status != PLASMON_OK) {
         device_cuda_lane_destroy(cuda, &stream->home);
@@ -117,7 +119,7 @@ plasmon_status_t device_cuda_stream_sync(struct device_stream *base, struct pl_e
     plasmon_status_t status = PLASMON_OK;
 
     /* First where it is: home would wait for ever for a device that is lost. */
-    if (stream->at != &stream->home) {
+    if (device_cuda_is_away(stream)) {
         status = device_cuda_here(stream, &on);
         if (status == PLASMON_OK) {
             status = DEVICE_CU(cuda, cuStreamSynchronize(on));
@@ -242,7 +244,8 @@ static uint32_t steps_together(const struct device_cuda_stream *stream,
 {
     uint32_t n = 1;
 
-    while (n < count && (stream->at == &stream->home || steps[n].waits == steps[0].waits)) {
+    while (n < count &&
+           (!device_cuda_is_away(stream) || steps[n].waits == steps[0].waits)) {
         n++;
     }
     return n;
@@ -334,7 +337,7 @@ plasmon_status_t device_cuda_join(struct device_stream *base, struct device_stre
     if (status == PLASMON_OK) {
         status = device_cuda_tail(there, &behind);
     }
-    if (status == PLASMON_OK && stream->at != &stream->home) {
+    if (status == PLASMON_OK && device_cuda_is_away(stream)) {
         return device_cuda_far_join(stream, there);
     }
     return status == PLASMON_OK ? device_cuda_go_behind(stream, on, behind) : status;
@@ -385,7 +388,7 @@ plasmon_status_t device_cuda_event_record(struct device_event *base,
     struct cuda_event *event          = event_of(base);
     struct device_cuda_stream *stream = device_cuda_stream_of(of);
     struct device_cuda *cuda          = cuda_of(stream);
-    bool away                         = !base->timed && stream->at != &stream->home;
+    bool away                         = !base->timed && device_cuda_is_away(stream);
     plasmon_status_t status           = PLASMON_ENOTSUP;
 
     if (of->records) {

@@ -92,4 +92,19 @@ TEST(a_runtime_folder_that_cannot_be_used_is_told_with_what_is_used_instead)
     ASSERT_EQ(rmdir(ours), 0);
 }
 
+TEST(an_address_is_local_by_what_it_says)
+{
+    static const char *const local[]  = {"unix:/tmp/head.sock", "127.0.0.1:4000",
+                                         "127.1.2.3:1", "localhost:4000", "[::1]:4000"};
+    static const char *const others[] = {"0.0.0.0:4000", "[::]:4000", "10.0.0.1:4000",
+                                         "127.example.org:4000", "localhost.example:1"};
+
+    for (size_t i = 0; i < PL_COUNT(local); i++) {
+        ASSERT_TRUE(pl_address_is_local(local[i]));
+    }
+    for (size_t i = 0; i < PL_COUNT(others); i++) {
+        ASSERT_TRUE(!pl_address_is_local(others[i]));
+    }
+}
+
 TEST_MAIN()
