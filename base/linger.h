@@ -2,7 +2,7 @@
  * Waiting without falling asleep at once. A processor that has had nothing to do for a few hundred microseconds is put to sleep, on
  * virtual machines by the host: whoever wakes a thread there waits 100 to 200 us, and a result passes three such threads on its
  * way from the device to the client. So a thread whose last event was a moment ago waits in short pauses, in which its
- * processor stays awake, and only then sleeps until it is woken.
+ * processor stays awake, and only then sleeps until it is woken. Who waits for messages is woken in a pause as well (rpc/loop_grpc.c).
  *
  * WITH MANY THINGS UNDER WAY nobody waits for the next event alone, and who looks at once handles them one by one: frames become small, and each
  * costs a system call and locks at both ends. So then the first look is only after a pause, in which more comes.

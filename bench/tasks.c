@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "bench/bench.h"
@@ -15,6 +16,7 @@
 #define SCALE_DEFAULT  1000000u
 #define OBJECT_DEFAULT (1024u) /* MiB */
 #define WARM_UP        500u
+#define LATE_TASKS     500u
 #define THREADS        4u
 #define ROUNDS         5u
 
@@ -119,6 +121,30 @@ static void sync_tasks(struct bench_tasks_run *run, double *out_trip_seconds)
     bench_report_add(&run->report, &row);
     bench_report_add(&run->report, &echo);
     pl_free(seconds);
+}
+
+/* The next task comes after milliseconds of something else, as in most programs: nobody's processor may have gone to sleep. */
+static void late_tasks(struct bench_tasks_run *run)
+{
+    struct bench_row row = {.name = "task_after_1_to_5_ms",
+                            .unit = "us",
+                            .note = "a noop when nothing was done for so long, drawn"};
+    double seconds[LATE_TASKS];
+    struct plasmon_ref *ref;
+    unsigned drawn = 1;
+
+    for (size_t i = 0; i < LATE_TASKS; i++) {
+        struct timespec pause = {.tv_nsec = 1000000 + rand_r(&drawn) % 4000000};
+        uint64_t began;
+
+        (void)nanosleep(&pause, NULL);
+        began = pl_now_ns();
+        (void)rate_run(&run->cluster, &ref, 1, 1);
+        seconds[i] = (double)(pl_now_ns() - began) * 1e-9;
+    }
+    row.value = bench_percentile(seconds, LATE_TASKS, 0.5) * 1e6;
+    row.p99   = bench_percentile(seconds, LATE_TASKS, 0.99) * 1e6;
+    bench_report_add(&run->report, &row);
 }
 
 /* ------------------------------------------------------------------------------------------------ many tasks at a time */
@@ -293,6 +319,7 @@ static void measure(struct bench_tasks_run *run)
     double trip_seconds;
 
     sync_tasks(run, &trip_seconds);
+    late_tasks(run);
     async_tasks(run, refs);
     depth_tasks(run, refs, trip_seconds);
     parallel_tasks(run);

@@ -33,11 +33,21 @@ struct rpc_loop_grpc {
     grpc_channel *lame; /* its call exists only to put the wake tag into the queue */
     grpc_call *wake_call;
     struct rpc_tag wake_tag;
+    int bell;     /* eventfd */
+    bool pausing; /* atomic; until the bell rings */
 };
 grpc_completion_queue *rpc_loop_queue(struct rpc_loop *loop);
+/* Something was put into the queue: who pauses looks now. Any thread. */
+void rpc_loop_ring(struct rpc_loop *loop);
 
 gpr_timespec rpc_deadline_ns(uint64_t deadline_ns);
 gpr_timespec rpc_deadline_ms(uint32_t after_ms);
+
+/* The descriptor by which gRPC waits for what comes over its sockets; -1: it is not known. */
+int rpc_events_fd(void);
+/* Start and end of gRPC, which find it. */
+void rpc_events_init(void);
+void rpc_events_finish(void);
 
 /* ------------------------------------------------------------------------------------------ status and metadata */
 

@@ -38,11 +38,11 @@ void rpc_init(void)
     gpr_set_log_function(init_log);
     init_locks();
     trust_init();
-    grpc_init();
+    rpc_events_init();
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void rpc_finish(void)
 {
-    grpc_shutdown();
+    rpc_events_finish();
 }

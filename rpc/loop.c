@@ -261,6 +261,17 @@ static bool many_under_way(const struct rpc_loop *loop)
     return loop->many != NULL && loop->many(loop->many_user);
 }
 
+/* With many things under way more is to come, and comes in one then. */
+static void loop_pause(struct rpc_loop *loop, uint64_t waited_ns)
+{
+    bool many = many_under_way(loop);
+
+    if (many || loop->ops->pause == NULL ||
+        !loop->ops->pause(loop, pl_linger_pause_ns(waited_ns, false))) {
+        pl_linger_pause(&loop->waits, waited_ns, many);
+    }
+}
+
 static enum rpc_step loop_wait(struct rpc_loop *loop, uint64_t deadline_ns)
 {
     const uint64_t linger_ns = pl_linger_ns();
@@ -269,7 +280,7 @@ static enum rpc_step loop_wait(struct rpc_loop *loop, uint64_t deadline_ns)
 
     while (step == RPC_STEP_TIMEOUT && now_ns - loop->event_ns < linger_ns &&
            now_ns < deadline_ns) {
-        pl_linger_pause(&loop->waits, now_ns - loop->event_ns, many_under_way(loop));
+        loop_pause(loop, now_ns - loop->event_ns);
         step   = loop_step(loop, 0);
         now_ns = pl_now_ns();
     }

@@ -7,8 +7,11 @@
 #include "rpc/grpc_int.h"
 
 #include <assert.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 
 #include "base/alloc.h"
+#include "base/fd.h"
 
 static const struct rpc_loop_ops loop_grpc_ops;
 
@@ -40,13 +43,46 @@ static enum rpc_step loop_grpc_step(struct rpc_loop *base, uint64_t deadline_ns)
     return RPC_STEP_EVENT;
 }
 
+void rpc_loop_ring(struct rpc_loop *base)
+{
+    const struct rpc_loop_grpc *loop = loop_of(base);
+
+    if (__atomic_load_n(&loop->pausing, __ATOMIC_SEQ_CST)) {
+        pl_fd_raise(loop->bell);
+    }
+}
+
+/*
+ * What comes over a socket is seen at once, what other threads put into the queue when they ring. Who just misses the ring, or has what came for this loop brought by
+ * another loop's thread (they share the descriptor), sees it when the pause is over.
+ */
+static bool loop_grpc_pause(struct rpc_loop *base, uint64_t pause_ns)
+{
+    struct rpc_loop_grpc *loop = loop_of(base);
+    struct timespec pause      = {.tv_sec  = (time_t)(pause_ns / 1000000000),
+                                  .tv_nsec = (long)(pause_ns % 1000000000)};
+    struct pollfd fds[]        = {{.fd = rpc_events_fd(), .events = POLLIN},
+                                  {.fd = loop->bell, .events = POLLIN}};
+
+    if (pause_ns == 0 || fds[0].fd < 0) {
+        return false;
+    }
+    __atomic_store_n(&loop->pausing, true, __ATOMIC_SEQ_CST);
+    (void)ppoll(fds, PL_COUNT(fds), &pause, NULL);
+    __atomic_store_n(&loop->pausing, false, __ATOMIC_SEQ_CST);
+    if ((fds[1].revents & POLLIN) != 0) {
+        (void)pl_fd_lower(loop->bell);
+    }
+    return true;
+}
+
 static void loop_grpc_wake(struct rpc_loop *base)
 {
     struct rpc_loop_grpc *loop = loop_of(base);
     grpc_call_error error =
         grpc_call_start_batch(loop->wake_call, NULL, 0, &loop->wake_tag, NULL);
 
-    PL_CHECK(error == GRPC_CALL_OK);
+    PL_CHECK(error == GRPC_CALL_OK); /* no ring: the loop may be gone by now */
 }
 
 static void loop_grpc_destroy(struct rpc_loop *base)
@@ -70,11 +106,13 @@ static void loop_grpc_destroy(struct rpc_loop *base)
     grpc_channel_destroy(loop->lame);
     grpc_completion_queue_destroy(loop->queue);
     rpc_loop_finish(&loop->base);
+    pl_fd_close(&loop->bell);
     pl_free(loop);
 }
 
 static const struct rpc_loop_ops loop_grpc_ops = {
     .step    = loop_grpc_step,
+    .pause   = loop_grpc_pause,
     .wake    = loop_grpc_wake,
     .destroy = loop_grpc_destroy,
 };
@@ -91,6 +129,12 @@ plasmon_status_t rpc_loop_create(struct rpc_loop **out_loop)
     if (status != PLASMON_OK) {
         pl_free(loop);
         return status;
+    }
+    loop->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (loop->bell < 0) {
+        rpc_loop_finish(&loop->base);
+        pl_free(loop);
+        return PLASMON_ELIMIT;
     }
 
     loop->queue = grpc_completion_queue_create_for_next(NULL);

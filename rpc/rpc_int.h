@@ -44,6 +44,8 @@ enum rpc_step {
 struct rpc_loop_ops {
     /* Wait for one event until deadline_ns (0: only look) and handle it. */
     enum rpc_step (*step)(struct rpc_loop *loop, uint64_t deadline_ns);
+    /* Sleep for a moment, or until there is something for a step. false, and it has not slept: that cannot be told. NULL: never. */
+    bool (*pause)(struct rpc_loop *loop, uint64_t pause_ns);
     /* Make the running step, or the next one, return RPC_STEP_WAKE. Any thread; once until it did. */
     void (*wake)(struct rpc_loop *loop);
     /* Handle what is left, then free. No thread runs the loop. */

@@ -38,6 +38,7 @@ void rpc_stream_batch_locked(struct rpc_stream_grpc *stream, const grpc_op *ops,
     error = grpc_call_start_batch(stream->call, ops, count, tag, NULL);
     PL_CHECK(error == GRPC_CALL_OK);
     stream->batches++;
+    rpc_loop_ring(stream->base.loop);
 }
 
 void rpc_stream_receive_locked(struct rpc_stream_grpc *stream)

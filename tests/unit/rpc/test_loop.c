@@ -1,10 +1,17 @@
 /* Loops: posts, ticks and idle, of both kinds. */
 #include "tests/harness/test.h"
 
+#include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/clock.h"
-#include "rpc/rpc_int.h"
+#include "base/fd.h"
+#include "rpc/grpc_int.h"
 #include "tests/unit/rpc/peer.h"
 
 struct counts {
@@ -303,6 +310,94 @@ TEST(a_thread_that_is_awake_asks_whether_many_things_are_under_way)
         peer_end_wait(&counts.end, &counts.end.messages, 1, 60000); /* and goes on */
         loop_destroy(counts.loop, kind);
         peer_end_finish(&counts.end);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ pauses */
+
+/* How many descriptors an epoll descriptor waits for. */
+static unsigned epoll_waits_for(int fd)
+{
+    char path[64], line[256];
+    unsigned count = 0;
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+    file = fopen(path, "r");
+    ASSERT_NOT_NULL(file);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        count += strncmp(line, "tfd:", 4) == 0;
+    }
+    ASSERT_EQ(fclose(file), 0);
+    return count;
+}
+
+TEST(grpc_waits_for_its_sockets_by_the_descriptor_that_was_found)
+{
+    int others[] = {epoll_create1(EPOLL_CLOEXEC), epoll_create1(EPOLL_CLOEXEC)};
+    struct peer_pair pair;
+    unsigned before;
+    int fd;
+
+    ASSERT_EQ(rpc_events_fd(), -1);
+    rpc_init();
+    fd = rpc_events_fd();
+    ASSERT_TRUE(fd >= 0 && fd != others[0] && fd != others[1]);
+    before = epoll_waits_for(fd);
+    peer_pair_start(&pair, PEER_TCP, NULL);
+    peer_pair_open(&pair);
+    ASSERT_OK(peer_send(&pair.client, "x", 1));
+    peer_end_wait(&pair.served, &pair.served.messages, 1, 5000);
+    ASSERT_EQ(rpc_events_fd(), fd);
+    ASSERT_TRUE(epoll_waits_for(fd) >= before + 2); /* both ends of a connection */
+    peer_pair_stop(&pair);
+    ASSERT_EQ(rpc_events_fd(), fd);
+    rpc_finish();
+    ASSERT_EQ(rpc_events_fd(), -1);
+    ASSERT_EQ(close(others[0]), 0);
+    ASSERT_EQ(close(others[1]), 0);
+}
+
+#define PAUSE_NS UINT64_C(60000000000)
+
+static void *pause_long(void *user)
+{
+    struct rpc_loop *loop = user;
+
+    ASSERT_TRUE(loop->ops->pause(loop, PAUSE_NS));
+    return NULL;
+}
+
+/* Somebody rings, or something comes (nobody steps, so gRPC does not see whose it is). */
+TEST(a_pause_is_over_when_something_comes)
+{
+    for (int ring = 0; ring < 2; ring++) {
+        struct rpc_loop *base      = loop_create(0);
+        struct rpc_loop_grpc *loop = pl_container_of(base, struct rpc_loop_grpc, base);
+        struct epoll_event event   = {.events = EPOLLIN};
+        uint64_t began_ns          = pl_now_ns();
+        int fd                     = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        pthread_t thread;
+
+        rpc_loop_ring(base); /* nobody pauses */
+        ASSERT_TRUE(!pl_fd_lower(loop->bell));
+        ASSERT_TRUE(!base->ops->pause(base, 0));
+        ASSERT_EQ(epoll_ctl(rpc_events_fd(), EPOLL_CTL_ADD, fd, &event), 0);
+        ASSERT_EQ(pthread_create(&thread, NULL, pause_long, base), 0);
+        while (!__atomic_load_n(&loop->pausing, __ATOMIC_SEQ_CST)) {
+            (void)sched_yield();
+        }
+        if (ring) {
+            rpc_loop_ring(base);
+        } else {
+            pl_fd_raise(fd);
+        }
+        ASSERT_EQ(pthread_join(thread, NULL), 0);
+        ASSERT_TRUE(pl_now_ns() - began_ns < PAUSE_NS / 2);
+        ASSERT_TRUE(!pl_fd_lower(loop->bell)); /* the next one is a pause again */
+        ASSERT_EQ(epoll_ctl(rpc_events_fd(), EPOLL_CTL_DEL, fd, NULL), 0);
+        ASSERT_EQ(close(fd), 0);
+        loop_destroy(base, 0);
     }
 }
 
