@@ -82,6 +82,7 @@ void worker_core_complete(struct worker_core *core)
     if (core->config.ops->collect != NULL) {
         core->config.ops->collect(core->config.user);
     }
+    worker_pace_done(core, words);
     while ((stream = next_done(core, words)) != NULL) {
         launch_done(core, stream, &range);
     }

@@ -10,7 +10,7 @@
  *     for nothing: so a launch that was never published has touched nothing.
  *   - a buffer that is overwritten in place is marked CONSUMED in the table before its launch is enqueued.
  *   - a stream's word is written after the last launch of each batch on that stream, and in between after 32 launches or
- *     after some tens of microseconds of work (signal_bytes); a later value covers earlier ones. Where nobody but the host watches the
+ *     after some tens of microseconds of work (signal_bytes; what is known to take long: pace.c); a later value covers earlier ones. Where nobody but the host watches the
  *     words (lone), the end of a batch does without while two writes are still to come (streams.c). It is also
  *     written before anything goes into a stream that may wait for another device: what another device may need of this
  *     stream never hides behind such a wait.

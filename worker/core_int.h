@@ -7,6 +7,7 @@
  *   before.c    what a wait for another device stands for
  *   enqueue.c   the device work of each kind of launch
  *   complete.c  what is done: seal, report, free            recover.c   rebuilding after a restart
+ *   pace.c      which functions take long
  *   graph.c, graph_bind.c, graph_replay.c    recorded graphs: nodes, memory; fitted to a launch; recordings
  *   starve.c    no memory for the front
  *   reuse.c     memory that is used again before the host has seen that it is free
@@ -53,6 +54,8 @@ static_assert((int)WORKER_STREAM_ROLES == (int)WORKER_ROLE_STREAMS,
 #define WORKER_SIGNAL_EVERY 32u
 /* Of these a launch of a recorded graph stands for so many: it lasts as long as some, and somebody may wait for just this one. */
 #define WORKER_SIGNAL_GRAPH 4u
+/* So many functions that take long are remembered, as a power of two (pace.c). */
+#define WORKER_LONG_WORKS_BITS 6
 
 /*
  * So many graphs that are gone may wait for a quiet device with what was recorded of them. A program that records graphs and lets go of them all the
@@ -222,6 +225,8 @@ struct worker_stream {
     uint64_t watched;    /* the last one that was seen to have begun ... */
     uint64_t watched_ns; /* ... at this time */
     uint64_t moved_ns;   /* a transfer was last seen done */
+    uint64_t
+        paced_ns; /* anything was, or the first launch of what is in here went in (pace.c) */
     uint64_t
         marks[WORKER_MARKS]; /* marks.c: the launch that each is behind; a ring, growing */
     uint64_t mark_words
@@ -405,7 +410,10 @@ struct worker_core {
 
     /* queue_times.c */
     uint64_t command_ns; /* when the command came that is being taken */
-    uint64_t looked_ns;  /* the clock, in this advance; 0: nobody looked yet */
+    const void
+        *long_works[1u << WORKER_LONG_WORKS_BITS]; /* functions and graphs (pace.c) */
+    uint32_t long_work_count;
+    uint64_t looked_ns; /* the clock, in this advance; 0: nobody looked yet */
     struct worker_spell spell;
     struct pl_histogram queue_times;                 /* of functions */
     struct pl_histogram front_times[WIRE_WAIT_WHYS]; /* of spells, by cause */
@@ -687,6 +695,15 @@ uint64_t worker_launch_operations(struct worker_core *core,
                                   const struct worker_launch *launch);
 /* Publish, and put everything into its stream. */
 void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launch);
+
+/* pace.c */
+/* By what was seen its function, or recorded graph, takes long. */
+bool worker_pace_is_long(const struct worker_core *core,
+                         const struct worker_launch *launch);
+/* A launch goes into the stream, which is empty. */
+void worker_pace_begins(struct worker_core *core, uint32_t stream);
+/* The words of all streams; what they cover is still in `running`. */
+void worker_pace_done(struct worker_core *core, const uint64_t *words);
 
 /* waits.c */
 void worker_waits_look(struct worker_core *core, uint64_t now_ns);

@@ -451,7 +451,10 @@ static bool goes_by_link(const struct worker_core *core, const struct worker_lau
 
 static uint64_t work_of(const struct worker_core *core, const struct worker_launch *launch)
 {
-    return bytes_of(launch) * (goes_by_link(core, launch) ? LINK_SLOWER : 1);
+    uint64_t bytes = bytes_of(launch) * (goes_by_link(core, launch) ? LINK_SLOWER : 1);
+
+    return worker_pace_is_long(core, launch) ? pl_max_u64(bytes, core->config.signal_bytes)
+                                             : bytes;
 }
 
 /* A user's function may take for ever (streams.c: A SIGNAL BEFORE WHAT MAY BE ENDED): it has a word before itself and one behind. */
@@ -499,6 +502,9 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     if (stream != core->last_stream) { /* launches enter the device in their order */
         worker_stream_flush(core, core->last_stream);
         core->last_stream = stream;
+    }
+    if (idle) {
+        worker_pace_begins(core, stream);
     }
     core->followed[launch->seq % STORE_RING] = 0;
     if (launch->seq <= worker_stream_word(core, stream)) {
