@@ -140,12 +140,9 @@ static plasmon_status_t engine_1d(struct device_cuda *cuda, CUstream on,
 static plasmon_status_t engine_begin(struct device_cuda_stream *stream, uint64_t bytes,
                                      CUstream *out)
 {
-    CUstream on, aside;
-    plasmon_status_t status;
-
-    device_cuda_far_check(stream);
-    aside  = bytes >= ASIDE_BYTES ? stream->at->aside : NULL;
-    status = device_cuda_here(stream, &on);
+    CUstream on;
+    plasmon_status_t status = device_cuda_here(stream, &on);
+    CUstream aside          = bytes >= ASIDE_BYTES ? stream->at->aside : NULL;
 
     *out = aside != NULL ? aside : on;
     return status == PLASMON_OK && aside != NULL ? device_cuda_go_behind(stream, aside, on)

@@ -222,13 +222,14 @@ plasmon_status_t device_cuda_lane_create(struct device_cuda *cuda, CUcontext in,
                                          struct device_cuda_lane *out);
 void device_cuda_lane_destroy(struct device_cuda *cuda,
                               const struct device_cuda_lane *lane);
-/* For what any context can do: words, events of its own, engines' copies. Its context is current then, and *out_on the stream there. */
+/*
+ * For what any context can do: words, events of its own, engines' copies. Its context is current then, and *out_on the stream there. It is home from now on if that
+ * device is lost, or may not reach all that is mapped.
+ */
 plasmon_status_t device_cuda_here(struct device_cuda_stream *stream, CUstream *out_on);
 /* For what says that all the stream holds is over: words, events. The device's own context is current then. */
 plasmon_status_t device_cuda_tail(struct device_cuda_stream *stream, CUstream *out_on);
 void device_cuda_far_home(struct device_cuda_stream *stream);
-/* Before a copy: home, if the device that it is at may not reach all that is mapped. */
-void device_cuda_far_check(struct device_cuda_stream *stream);
 /* Of one that is away: its word has this value when what it holds is over. */
 plasmon_status_t device_cuda_far_mark(struct device_cuda_stream *stream,
                                       uint64_t *out_value);

@@ -108,9 +108,20 @@ static plasmon_status_t enter_lane(struct device_cuda_stream *stream,
     return device_cuda_enter_context(device_cuda_of(stream->base.device), lane->context);
 }
 
+/* Where it is may be lost, or not reach all that is mapped: then it comes home. */
+static void check(struct device_cuda_stream *stream)
+{
+    if (stream->at->far != NULL && atomic_load(&stream->at->far->state) != FAR_READY) {
+        device_cuda_far_home(stream);
+    }
+}
+
 plasmon_status_t device_cuda_here(struct device_cuda_stream *stream, CUstream *out_on)
 {
-    plasmon_status_t status = enter_lane(stream, stream->at);
+    plasmon_status_t status;
+
+    check(stream);
+    status = enter_lane(stream, stream->at);
 
     stream->at->home_behind = false;
     *out_on                 = stream->at->stream;
@@ -138,10 +149,10 @@ plasmon_status_t device_cuda_tail(struct device_cuda_stream *stream, CUstream *o
     return status;
 }
 
-/* All that it holds is over; an error is not. */
+/* All that it holds is over; an error is not. Where home is behind the other place that is not asked: it may be lost by now. */
 static bool is_idle(struct device_cuda_stream *stream)
 {
-    return (!device_cuda_is_away(stream) ||
+    return (!device_cuda_is_away(stream) || stream->at->home_behind ||
             (enter_lane(stream, stream->at) == PLASMON_OK &&
              device_cuda_driver.cuStreamQuery(stream->at->stream) == CUDA_SUCCESS)) &&
            enter_lane(stream, &stream->home) == PLASMON_OK &&
@@ -234,13 +245,6 @@ static plasmon_status_t go(struct device_cuda_stream *stream, struct device_cuda
 void device_cuda_far_home(struct device_cuda_stream *stream)
 {
     (void)go(stream, &stream->home); /* the device is lost, which its health says */
-}
-
-void device_cuda_far_check(struct device_cuda_stream *stream)
-{
-    if (stream->at->far != NULL && atomic_load(&stream->at->far->state) != FAR_READY) {
-        device_cuda_far_home(stream);
-    }
 }
 
 plasmon_status_t device_cuda_far_mark(struct device_cuda_stream *stream,
@@ -584,6 +588,7 @@ plasmon_status_t device_cuda_settle(struct device_stream *base)
 {
     struct device_cuda_stream *stream = device_cuda_stream_of(base);
 
+    check(stream);
     return device_cuda_is_away(stream) ? lane_behind(stream, stream->at) : PLASMON_OK;
 }
 
@@ -609,11 +614,15 @@ void device_cuda_far_leave(struct device_cuda_stream *stream)
     pl_mutex_unlock(&cuda->lock);
 }
 
-/* What the stream holds where it is, or who joined it, waits for a word that is not there yet. */
-static bool is_owed(const struct device_cuda_stream *stream)
+/* What the stream holds where it is, or who joined it, waits for a word that is not there yet; or something that it holds in this lane is not over. */
+static bool is_owed(const struct device_cuda_stream *stream,
+                    const struct device_cuda_lane *lane)
 {
-    return stream->way != NULL &&
-           __atomic_load_n(stream->way, __ATOMIC_RELAXED) < stream->way_value;
+    return (stream->way != NULL &&
+            __atomic_load_n(stream->way, __ATOMIC_RELAXED) < stream->way_value) ||
+           (stream->at == lane &&
+            (!lane->home_behind ||
+             device_cuda_driver.cuStreamQuery(stream->home.stream) != CUDA_SUCCESS));
 }
 
 CUresult device_cuda_far_query_locked(struct device_cuda *cuda)
@@ -631,7 +640,7 @@ CUresult device_cuda_far_query_locked(struct device_cuda *cuda)
             }
             if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
                 atomic_store(&far->state, FAR_REFUSED); /* its device is lost, .. */
-                if (holder->at == &far->lanes[k] || is_owed(holder)) {
+                if (is_owed(holder, &far->lanes[k])) {
                     return result; /* .. and so is what was put in there */
                 }
             }

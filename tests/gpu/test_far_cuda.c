@@ -547,6 +547,32 @@ TEST(memory_that_the_other_device_may_not_reach_is_copied_by_this_one)
 
 enum where { AWAY, HOME, ELSEWHERE };
 
+/* Whatever comes first in the stream: a wait, a copy, another stream that joins it, or is joined, a mark, a word. */
+static void goes_on_at_home(struct far *far)
+{
+    const uint8_t expected[BLOCKS] = {101, 101, 102, 103};
+    struct device_stream *stream   = far->streams[0];
+    struct device_event *event;
+
+    ASSERT_OK(device_event_create(far->c.device, false, &event));
+    ASSERT_OK(device_event_record(event, stream));
+    ASSERT_OK(device_stream_behind(far->streams[2], event));
+    ASSERT_OK(device_stream_join(far->streams[2], stream));
+    ASSERT_OK(device_signal(stream, &far->c.words[1], 1));
+    ASSERT_OK(device_wait(stream, &far->c.words[0], 1));
+    ASSERT_OK(device_stream_source(stream, 1));
+    ASSERT_EQ(device_stream_engines(stream), 0);
+    for (uint64_t i = 1; i < BLOCKS; i++) {
+        copy_in(stream, far, i, far->theirs[0], i);
+    }
+    ASSERT_OK(device_signal(stream, &far->c.words[1], 2));
+    ASSERT_OK(device_stream_sync(stream, NULL));
+    ASSERT_EQ(contract_word_load(&far->c.words[1]), 2);
+    ASSERT_TRUE(device_event_done(event));
+    own_expect(far, expected);
+    device_event_destroy(event);
+}
+
 /* The stream has put a copy in at device 1, whose context is lost then, when that was not over (owes) or all was. */
 static void lose_device_1(enum where where, bool owes)
 {
@@ -574,17 +600,18 @@ static void lose_device_1(enum where where, bool owes)
     if (owes && where == AWAY) {
         ASSERT_TRUE(device_stream_sync(far.streams[0], NULL) != PLASMON_OK);
     }
-    ASSERT_EQ(unlink(path), 0);
     if (owes) {
+        ASSERT_EQ(unlink(path), 0);
         _exit(0); /* nothing of this ends any more */
     }
-    ASSERT_OK(device_stream_source(far.streams[0], 1));
-    ASSERT_EQ(device_stream_engines(far.streams[0]), 0);
+    goes_on_at_home(&far);
+    ASSERT_OK(device_health(far.c.device, &err));
+    ASSERT_EQ(unlink(path), 0);
     far_end(&far);
 }
 
 /* `error`: what the driver says then. */
-static void lose_device_1_in_a_child(enum where where, const char *error)
+static void lose_device_1_in_a_child(enum where where, bool owes, const char *error)
 {
     pid_t child;
     int status;
@@ -594,7 +621,8 @@ static void lose_device_1_in_a_child(enum where where, const char *error)
     ASSERT_TRUE(child >= 0);
     if (child == 0) {
         ASSERT_EQ(setenv("FAKE_CUDA_LOST_ERROR", error, 1), 0);
-        lose_device_1(where, true);
+        lose_device_1(where, owes);
+        _exit(0);
     }
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_EQ(status, 0);
@@ -606,16 +634,19 @@ TEST(a_device_is_lost_with_another_one_that_owes_it_a_copy)
 
     fake_only();
     for (size_t i = 0; i < PL_COUNT(errors); i++) {
-        lose_device_1_in_a_child(AWAY, errors[i]);
+        lose_device_1_in_a_child(AWAY, true, errors[i]);
     }
-    lose_device_1_in_a_child(HOME, "700");
-    lose_device_1_in_a_child(ELSEWHERE, "700");
+    lose_device_1_in_a_child(HOME, true, "700");
+    lose_device_1_in_a_child(ELSEWHERE, true, "700");
 }
 
 TEST(a_device_that_owes_nothing_is_lost_alone)
 {
     fake_only();
-    lose_device_1(HOME, false);
+    lose_device_1_in_a_child(HOME, false, "700");
+    lose_device_1_in_a_child(
+        AWAY, false, "700"); /* where it is as long as nothing else is to be copied */
+    lose_device_1_in_a_child(ELSEWHERE, false, "700");
 }
 
 /* Its worker has it alone, also while that is dead and its next one not yet there. */

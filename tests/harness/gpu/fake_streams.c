@@ -17,8 +17,8 @@ static CUresult put(CUstream to, const struct fake_op *op)
     bool anywhere = op->kind == FAKE_POLL || op->kind == FAKE_HOST;
 
     fake_lock();
-    if (fake_lost()) {
-        result = CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (fake_stream_lost(stream)) {
+        result = fake_lost_error();
     } else if (!anywhere && stream->device != fake_device_current()) {
         result = CUDA_ERROR_INVALID_CONTEXT;
     } else if (stream->capture != NULL) {
@@ -300,6 +300,10 @@ CUresult fake_cuEventRecord(CUevent event, CUstream stream)
         return CUDA_ERROR_INVALID_HANDLE;
     }
     fake_lock();
+    if (fake_stream_lost(mine) && !fake_lost()) {
+        fake_unlock();
+        return fake_lost_error();
+    }
     it->capture = mine->capture != NULL ? mine->capture->capture : 0;
     if (it->capture == 0) {
         struct fake_record *record = malloc(sizeof(*record));
