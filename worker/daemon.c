@@ -313,6 +313,7 @@ static void on_tick(void *user)
         health_check(daemon);
         worker_core_look_for_gone(daemon->core);
     }
+    worker_sources_tick(&daemon->executor.sources); /* others wait for what it shows */
     if (!daemon
              ->devices_known) { /* others may wait for us to see what we do not wait for */
         devices_refresh(daemon);

@@ -172,3 +172,10 @@ uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_de
                ? sources->shared->tables[host_device]->ordinal
                : own;
 }
+
+void worker_sources_tick(struct worker_sources *sources)
+{
+    if (sources->state == STORE_ENGINES_OPENS) {
+        look(sources);
+    }
+}

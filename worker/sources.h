@@ -50,5 +50,7 @@ void worker_sources_init(struct worker_sources *sources, struct device *device,
  */
 uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_device,
                                 uint64_t bytes);
+/* Now and then: who has opened all is no longer one who OPENS, also when it copies nothing more. */
+void worker_sources_tick(struct worker_sources *sources);
 
 #endif

@@ -111,6 +111,36 @@ TEST(the_devices_that_objects_come_from_copy_them)
     end(client);
 }
 
+static void move_two(struct plasmon_client *client, const int *from, const int *to)
+{
+    struct plasmon_ref *put[2], *copied[2];
+
+    for (int i = 0; i < 2; i++) {
+        put[i]    = cluster_put(client, COUNT, 1, from[i]);
+        copied[i] = cluster_copy(client, put[i], to[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        cluster_expect_ramp(client, copied[i], COUNT, 1, 1);
+        CLUSTER_OK(plasmon_release(client, put[i]));
+        CLUSTER_OK(plasmon_release(client, copied[i]));
+    }
+}
+
+/* So much is copied to it that it opens what it needs, and no more: so it does not notice by a copy that it has. */
+TEST(a_device_that_copies_no_more_keeps_nobody_from_it)
+{
+    const int others[] = {1, 2}, each_other[] = {2, 1}, first[] = {0, 0};
+    struct plasmon_client *client = start("1");
+    uint64_t until_ns             = pl_now_ns() + CLUSTER_WAIT_MS * UINT64_C(1000000);
+
+    move_two(client, others, first);
+    while (fake_counts_of(calls, "far") == 0) {
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        move_two(client, others, each_other);
+    }
+    end(client);
+}
+
 /* At any moment: when they open, while others copy for them, and when nobody does. */
 TEST(workers_that_die_while_others_copy_for_them_lose_nothing)
 {

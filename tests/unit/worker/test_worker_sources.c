@@ -127,6 +127,27 @@ TEST(who_copies_much_opens_all_and_has_them_copy_while_nobody_does_it_himself)
     scene_end(&scene);
 }
 
+/* Else all others would read for as long as it lives. */
+TEST(who_copied_much_once_opens_no_longer_than_it_takes)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    uint64_t until_ns         = pl_now_ns() + WAIT_NS;
+    struct scene scene;
+
+    scene_begin(&scene, DEVICE_CUDA);
+    worker_sources_tick(&scene.sources);
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, WORKER_SOURCES_BYTES), US);
+    while (device_engines_state(scene.device, B) != DEVICE_ENGINES_OPEN ||
+           device_engines_state(scene.device, C) != DEVICE_ENGINES_OPEN) {
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        (void)nanosleep(&nap, NULL);
+    }
+    worker_sources_tick(&scene.sources);
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);
+    scene_end(&scene);
+}
+
 /* Which its engine makes, as the other ones make theirs. */
 TEST(while_somebody_makes_many_small_copies_all_copy_by_themselves)
 {
