@@ -5,6 +5,7 @@
 #include "tests/unit/device/contract.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -311,6 +312,16 @@ static void let_it_begin(void)
     (void)nanosleep(&nap, NULL);
 }
 
+static void await_word(const uint64_t *word, uint64_t value)
+{
+    uint64_t until_ns = pl_now_ns() + WAIT_NS;
+
+    while (contract_word_load(word) < value) {
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        (void)sched_yield();
+    }
+}
+
 /* Events, marks for others, stay this device's. */
 TEST(events_of_a_stream_that_is_away_are_behind_its_copies)
 {
@@ -410,6 +421,8 @@ TEST(words_of_a_stream_that_is_away_are_behind_what_it_waits_for)
         copy_in(stream, &far, 0, far.theirs[0], 1);
         for (uint64_t k = 0; k < 3; k++) {
             contract_gate_open(gate, at + k);
+            await_word(said, k == 0 && i > 0 ? at - 1 : at + k);
+            await_word(behind, k < 2 ? at : at + 2);
             let_it_begin();
             ASSERT_EQ(contract_word_load(said), k == 0 && i > 0 ? at - 1 : at + k);
             ASSERT_EQ(contract_word_load(behind), k < 2 ? at : at + 2);
