@@ -22,6 +22,8 @@
 #include "base/vec.h"
 #include "device/cuda/driver.h"
 
+#include <assert.h>
+
 #define DEVICE_CUDA_HOST_RANGES_MAX \
     1536 /* timelines, staging memory and lanes of every device of a host; STORE_HOST_BUFFERS_MAX */
 #define DEVICE_CUDA_COPY_WIDTHS 5   /* words of 1, 2, 4, 8 and 16 bytes */
@@ -97,8 +99,10 @@ struct device_cuda {
 struct device_cuda_map {
     CUdeviceptr where;
     uint64_t bytes;
-    uint32_t owner; /* ordinal of the device that it is on */
+    uint32_t owner;  /* ordinal of the device that it is on */
+    uint64_t opened; /* bit i: to device i, by who opens that (far.c) */
 };
+static_assert(DEVICE_CUDA_FAR_MAX <= 64, "a bit each");
 
 struct device_cuda_stream {
     struct device_stream base;

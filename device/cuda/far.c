@@ -30,6 +30,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -39,6 +40,7 @@
     (UINT64_C(1) << 30) /* of the other device's memory that stays free, but not .. */
 #define ROOM_PART   8u  /* .. more than such a part of it */
 #define LINKS_BYTES 4096u
+#define TURN_NS     20000 /* somebody who waits for the lock is awake by then */
 #define WAYS \
     (LINKS_BYTES / sizeof(uint64_t) - DEVICE_CUDA_FAR_MAX) /* then words_work()'s */
 
@@ -384,19 +386,47 @@ static plasmon_status_t has_room(void)
                : status;
 }
 
-static plasmon_status_t maps_open(struct device_cuda_far *far)
+/* One that is not open to it yet. */
+static struct device_cuda_map *map_closed_locked(const struct device_cuda_far *far)
 {
     struct device_cuda *cuda = far->cuda;
-    plasmon_status_t status  = PLASMON_OK;
 
-    pl_mutex_lock(&cuda->maps_lock);
-    for (size_t i = 0; status == PLASMON_OK && i < cuda->maps.count; i++) {
-        status = map_open(far, pl_vec_at(&cuda->maps, i));
+    pl_mutex_assert_held(&cuda->maps_lock);
+    for (size_t i = 0; i < cuda->maps.count; i++) {
+        struct device_cuda_map *map = pl_vec_at(&cuda->maps, i);
+
+        if ((map->opened >> far->ordinal & 1) == 0) {
+            return map;
+        }
     }
-    if (status == PLASMON_OK) { /* what is mapped next sees it */
-        atomic_store(&far->state, FAR_READY);
+    return NULL;
+}
+
+/* A call of the driver each: the worker's main thread, which may map one meanwhile, waits for one of them and not for hundreds. */
+static plasmon_status_t maps_open(struct device_cuda_far *far)
+{
+    const struct timespec turn = {.tv_nsec = TURN_NS};
+    struct device_cuda *cuda   = far->cuda;
+    plasmon_status_t status    = PLASMON_OK;
+    bool more                  = true;
+
+    while (status == PLASMON_OK && more) {
+        struct device_cuda_map *map;
+
+        pl_mutex_lock(&cuda->maps_lock);
+        map  = map_closed_locked(far);
+        more = map != NULL;
+        if (more) {
+            map->opened |= UINT64_C(1) << far->ordinal;
+            status = map_open(far, map);
+        } else { /* what is mapped next sees it */
+            atomic_store(&far->state, FAR_READY);
+        }
+        pl_mutex_unlock(&cuda->maps_lock);
+        if (more) { /* who unlocks is the next one to lock, else */
+            (void)nanosleep(&turn, NULL);
+        }
     }
-    pl_mutex_unlock(&cuda->maps_lock);
     return status;
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tests/harness/gpu/fake_counts.h"
 
 const enum device_kind contract_kind = DEVICE_CUDA;
 
@@ -502,6 +503,49 @@ TEST(what_is_mapped_later_is_reached_too_and_a_stream_that_ends_leaves_its_place
     }
     far.own = before;
     far_end(&far);
+}
+
+/* So a worker's main thread goes on, and what it has mapped meanwhile is reached, too. */
+TEST(what_is_mapped_while_a_device_is_opened_does_not_wait_for_all_that_was)
+{
+    enum { MAPS = 100 };
+    const uint8_t first[BLOCKS] = {100, 101, 102, 103};
+    char path[]                 = "/tmp/calls-XXXXXX";
+    const struct fake_cuda_calls *calls;
+    struct device_ptr maps[MAPS], before;
+    struct far far;
+    uint64_t count;
+
+    fake_only();
+    file_name(path);
+    ASSERT_EQ(setenv("FAKE_CUDA_CALLS", path, 1), 0);
+    ASSERT_EQ(setenv("FAKE_CUDA_SLOW", "1", 1), 0);
+    calls = fake_counts_open(path);
+    far_begin(&far);
+    for (uint32_t i = 0; i < MAPS; i++) {
+        maps[i] = map_own(far.c.device);
+    }
+    count = fake_counts_of(calls, "cuMemSetAccess");
+    device_engines_open(far.c.device, 1);
+    while (fake_counts_of(calls, "cuMemSetAccess") < count + 2) {
+        let_it_begin();
+    }
+    before  = far.own;
+    far.own = map_own(far.c.device);
+    ASSERT_EQ(device_engines_state(far.c.device, 1), DEVICE_ENGINES_OPENING);
+    far_await(far.c.device, far.streams[0], 1);
+    ASSERT_OK(device_copy(far.streams[0], DEVICE_COPY_DEVICE_TO_DEVICE, far.own.addr,
+                          far.theirs[0].addr, CHUNK));
+    ASSERT_OK(device_stream_sync(far.streams[0], NULL));
+    ASSERT_EQ(device_stream_engines(far.streams[0]), 1);
+    own_expect(&far, first);
+    for (uint32_t i = 0; i < MAPS; i++) {
+        unmap(&far, maps[i]);
+    }
+    unmap(&far, before);
+    far_end(&far);
+    fake_counts_close(calls);
+    ASSERT_EQ(unlink(path), 0);
 }
 
 TEST(a_place_less_than_streams_and_the_last_one_copies_by_itself)

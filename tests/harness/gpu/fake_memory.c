@@ -200,11 +200,16 @@ bool fake_memory_open(CUdeviceptr at, uint64_t bytes, int device, bool writes)
 CUresult fake_cuMemSetAccess(CUdeviceptr where, size_t bytes, const CUmemAccessDesc *opened,
                              size_t opened_count)
 {
-    const char *shut = getenv("FAKE_CUDA_SHUT");
-    bool writable    = false;
+    const struct timespec slow = {.tv_nsec = 10000000};
+    const char *shut           = getenv("FAKE_CUDA_SHUT");
+    bool writable              = false;
     struct mapped *one;
 
     COUNT(cuMemSetAccess);
+    if (opened_count > 0 && fake_device_is_far(opened[0].location.id) &&
+        getenv("FAKE_CUDA_SLOW") != NULL) {
+        (void)nanosleep(&slow, NULL);
+    }
     if (shut != NULL && opened_count > 0 && fake_device_is_far(opened[0].location.id) &&
         access(shut, F_OK) == 0) {
         return CUDA_ERROR_OUT_OF_MEMORY;
