@@ -47,6 +47,7 @@ struct device_info {
     bool notify_stalls; /* device_notify() holds up its stream: better look at the words */
     uint64_t chunk_granularity;
     bool early_start; /* kernels that have DEVICE_EARLY_MARK may begin early */
+    bool mps; /* the multi-process service: an error of one process ends all contexts */
     char pci[24];
 };
 

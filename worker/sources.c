@@ -53,21 +53,21 @@ void worker_sources_init(struct worker_sources *sources, struct device *device,
     __atomic_store_n(&own_table(sources)->reads_until_ns, 0, __ATOMIC_RELAXED);
 }
 
-bool worker_sources_by_default(uint64_t device_bytes, uint32_t others)
+bool worker_sources_by_default(const struct device_info *info, uint32_t others)
 {
-    return others <= OTHERS_MAX &&
-           others * DEVICE_ENGINES_BYTES <= device_bytes / MEMORY_PART;
+    return !info->mps && others <= OTHERS_MAX &&
+           others * DEVICE_ENGINES_BYTES <= info->bytes_total / MEMORY_PART;
 }
 
 static void open_all(struct worker_sources *sources)
 {
-    uint64_t bytes  = device_get_info(sources->device)->bytes_total;
-    uint32_t others = 0;
+    const struct device_info *info = device_get_info(sources->device);
+    uint32_t others                = 0;
 
     for (uint32_t i = 0; i < sources->shared->host_device_count; i++) {
         others += is_sibling(sources, i);
     }
-    if (!sources->always && !worker_sources_by_default(bytes, others)) {
+    if (!sources->always && !worker_sources_by_default(info, others)) {
         pl_info("worker",
                 "large copies are made by this GPU's own engines; PLASMON_SOURCE_ENGINES=1 "
                 "has those of the others make them, which takes %llu MiB of each of %u",

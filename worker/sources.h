@@ -3,7 +3,8 @@
  *
  * FOR WHO COPIES MUCH, since it costs memory of GPUs and a second or two (docs/transfers.md), and where that is a thirty-second of a GPU's memory at most: the head's plan for a full
  * device leaves twice as much aside (head/spill.c). And where there are two GPUs, for what it does to collectives and to copies of several to several is not measured
- * with more. PLASMON_SOURCE_ENGINES=0: for nobody; 1: whatever it costs, and however many there are.
+ * with more. Nor under NVIDIA's multi-process service, where a context on another GPU ends with an error of that one's worker, and takes of the few that there may be.
+ * PLASMON_SOURCE_ENGINES=0: for nobody; 1: whatever it costs, and however many there are.
  *
  * ALL OR NONE. An engine that two processes use takes turns between them, for longer than a copy: of two GPUs of which one reads by its own engine, and is read by its engine for
  * the other's process, each has half of its rate (H200s, 100 MiB both ways: 388 GB/s in place of 735). So a worker has sources copy only while nobody on its host makes large copies by
@@ -40,8 +41,8 @@ struct worker_sources {
     enum store_engines state; /* as our table shows it */
 };
 
-/* Do so many other devices of a host open what they need on one with so much memory without being asked to? */
-bool worker_sources_by_default(uint64_t device_bytes, uint32_t others);
+/* Do so many other devices of a host open what they need on such a one without being asked to? */
+bool worker_sources_by_default(const struct device_info *info, uint32_t others);
 void worker_sources_init(struct worker_sources *sources, struct device *device,
                          const struct worker_shared *shared);
 /*

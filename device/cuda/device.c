@@ -92,6 +92,18 @@ static bool early_start(uint32_t compute_major)
            version >= EARLY_START_VERSION;
 }
 
+/* cuda.h of CUDA 12.0 does not name it, and a driver that does not know it has none to say. */
+#define MPS_ENABLED ((CUdevice_attribute)133)
+
+static bool is_mps(CUdevice device)
+{
+    int mps = 0;
+
+    return device_cuda_driver.cuDeviceGetAttribute(&mps, MPS_ENABLED, device) ==
+               CUDA_SUCCESS &&
+           mps != 0;
+}
+
 static plasmon_status_t info_numbers(CUdevice device, struct device_info *info)
 {
     CUmemAllocationProp properties = device_cuda_chunk_properties(device);
@@ -125,6 +137,7 @@ static plasmon_status_t info_numbers(CUdevice device, struct device_info *info)
     info->compute_minor     = (uint32_t)minor;
     info->bytes_total       = bytes;
     info->chunk_granularity = granularity;
+    info->mps               = is_mps(device);
     info->early_start       = status == PLASMON_OK && early_start(info->compute_major);
     return status;
 }

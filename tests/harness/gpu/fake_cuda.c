@@ -68,6 +68,8 @@ void fake_count(enum fake_call call)
 static int shown[FAKE_DEVICES_MAX];
 static int shown_count;
 
+#define MPS_ENABLED 133 /* CUDA 12.0 has no name for it */
+
 static int number_from(const char *variable, int otherwise)
 {
     const char *text = getenv(variable);
@@ -239,6 +241,9 @@ CUresult fake_cuDeviceGetAttribute(int *out, CUdevice_attribute attribute, CUdev
     switch ((int)attribute) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
         *out = mode_of(device);
+        break;
+    case MPS_ENABLED:
+        *out = number_from("FAKE_CUDA_MPS", 0);
         break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *out = 132;

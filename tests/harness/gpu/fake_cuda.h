@@ -15,6 +15,7 @@
  *   FAKE_CUDA_DEVICES=2        so many devices; 1 without
  *   FAKE_CUDA_MIG=1            they are MIG devices
  *   FAKE_CUDA_MODES=030        compute modes, a digit each; FAKE_CUDA_FOLDER has a file for each that is one process's
+ *   FAKE_CUDA_MPS=1            the multi-process service has them
  *   CUDA_VISIBLE_DEVICES       as the driver takes it
  *   FAKE_CUDA_CALLS=FILE       count the calls of all processes there (struct fake_cuda_calls; made when it is not there)
  *   FAKE_CUDA_KERNEL_NS=5000   a kernel takes so long

@@ -191,13 +191,18 @@ TEST(who_cannot_open_one_says_so)
 /* The driver that has no GPU has little memory for it. */
 TEST(what_costs_much_of_a_device_or_was_not_measured_is_for_who_asks_for_it)
 {
-    const uint64_t gib = UINT64_C(1) << 30;
+    const uint64_t gib                = UINT64_C(1) << 30;
+    const struct device_info large    = {.bytes_total = 140 * gib},
+                             middling = {.bytes_total = 24 * gib},
+                             small    = {.bytes_total = 16 * gib},
+                             served   = {.bytes_total = 140 * gib, .mps = true};
     struct scene scene;
 
-    ASSERT_TRUE(worker_sources_by_default(140 * gib, 1));
-    ASSERT_TRUE(!worker_sources_by_default(140 * gib, 2));
-    ASSERT_TRUE(worker_sources_by_default(24 * gib, 1));
-    ASSERT_TRUE(!worker_sources_by_default(16 * gib, 1));
+    ASSERT_TRUE(worker_sources_by_default(&large, 1));
+    ASSERT_TRUE(!worker_sources_by_default(&large, 2));
+    ASSERT_TRUE(worker_sources_by_default(&middling, 1));
+    ASSERT_TRUE(!worker_sources_by_default(&small, 1));
+    ASSERT_TRUE(!worker_sources_by_default(&served, 1));
     scene_begin_told(&scene, DEVICE_CUDA, NULL);
     for (int i = 0; i < 100; i++) {
         ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
@@ -205,6 +210,18 @@ TEST(what_costs_much_of_a_device_or_was_not_measured_is_for_who_asks_for_it)
     ASSERT_EQ(shown(&scene), STORE_ENGINES_REFUSES);
     ASSERT_EQ(device_engines_state(scene.device, B), DEVICE_ENGINES_CLOSED);
     scene_end(&scene);
+}
+
+TEST(a_device_says_whether_the_multi_process_service_has_it)
+{
+    struct scene scene;
+
+    for (int served = 0; served < 2; served++) {
+        ASSERT_EQ(setenv("FAKE_CUDA_MPS", served ? "1" : "0", 1), 0);
+        scene_begin(&scene, DEVICE_CUDA);
+        ASSERT_EQ(device_get_info(scene.device)->mps, served);
+        scene_end(&scene);
+    }
 }
 
 TEST(nobody_does_who_must_not)
