@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/harness/gpu/fake_calls.h"
@@ -327,6 +328,15 @@ bool fake_device_is_far(int device)
     return first_device >= 0 && device != first_device;
 }
 
+void fake_far_wait(int device)
+{
+    const struct timespec slow = {.tv_nsec = 10000000};
+
+    if (fake_device_is_far(device) && getenv("FAKE_CUDA_SLOW") != NULL) {
+        (void)nanosleep(&slow, NULL);
+    }
+}
+
 int fake_device_current(void)
 {
     return current != NULL ? (int)((const char *)(const void *)current - contexts) : 0;
@@ -342,6 +352,7 @@ CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
     if (first_device < 0) {
         first_device = device;
     }
+    fake_far_wait(device);
     *out = (CUcontext)(void *)&contexts[device];
     return CUDA_SUCCESS;
 }

@@ -22,7 +22,7 @@
  *   FAKE_CUDA_GATE=FILE        while there is such a file, no kernel begins
  *   FAKE_CUDA_LOCK_GATE=FILE   while there is such a file, a process page-locks 128 MiB in one call once, and not again
  *   FAKE_CUDA_SHUT=FILE        while there is such a file, memory is opened to the first GPU of a process only
- *   FAKE_CUDA_SLOW=1           to open memory to other GPUs than the first takes 10 ms
+ *   FAKE_CUDA_SLOW=1           a context on another GPU than the first, and to open memory to that, takes 10 ms
  *   FAKE_CUDA_FAR_LOST=FILE    while there is such a file, all GPUs but the first of a process are lost
  *   FAKE_CUDA_LOST_ERROR=226   what streams of a lost GPU answer; CUDA_ERROR_ILLEGAL_ADDRESS without
  *   FAKE_CUDA_STALLS=1         now and then a stream does not come on, though nothing holds it up; without, the newest one always goes first

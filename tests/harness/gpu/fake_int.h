@@ -120,7 +120,8 @@ void fake_exec_destroy(struct fake_exec *exec);
 /* Without it. */
 int fake_device_current(void); /* whose context the calling thread has */
 bool fake_device_is_far(
-    int device); /* it is not the first that the process had a context on */
+    int device);                /* it is not the first that the process had a context on */
+void fake_far_wait(int device); /* as FAKE_CUDA_SLOW says */
 /* May that device read or write what is mapped there? What was never mapped is anybody's. */
 bool fake_memory_open(CUdeviceptr at, uint64_t bytes, int device, bool writes);
 /* A call that names memory of the host begins and ends; it waits for who frees some (fake_nccl.h). */

@@ -200,15 +200,13 @@ bool fake_memory_open(CUdeviceptr at, uint64_t bytes, int device, bool writes)
 CUresult fake_cuMemSetAccess(CUdeviceptr where, size_t bytes, const CUmemAccessDesc *opened,
                              size_t opened_count)
 {
-    const struct timespec slow = {.tv_nsec = 10000000};
-    const char *shut           = getenv("FAKE_CUDA_SHUT");
-    bool writable              = false;
+    const char *shut = getenv("FAKE_CUDA_SHUT");
+    bool writable    = false;
     struct mapped *one;
 
     COUNT(cuMemSetAccess);
-    if (opened_count > 0 && fake_device_is_far(opened[0].location.id) &&
-        getenv("FAKE_CUDA_SLOW") != NULL) {
-        (void)nanosleep(&slow, NULL);
+    if (opened_count > 0) {
+        fake_far_wait(opened[0].location.id);
     }
     if (shut != NULL && opened_count > 0 && fake_device_is_far(opened[0].location.id) &&
         access(shut, F_OK) == 0) {

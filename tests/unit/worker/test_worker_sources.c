@@ -134,6 +134,7 @@ TEST(who_copied_much_once_opens_no_longer_than_it_takes)
     uint64_t until_ns         = pl_now_ns() + WAIT_NS;
     struct scene scene;
 
+    ASSERT_EQ(setenv("FAKE_CUDA_SLOW", "1", 1), 0);
     scene_begin(&scene, DEVICE_CUDA);
     worker_sources_tick(&scene.sources);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
