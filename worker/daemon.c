@@ -482,7 +482,7 @@ static void on_waits(void *user, struct wire_arena *arena, Plasmon__V1__WorkerSt
 
     worker_core_waits(daemon->core, arena, pl_now_ns(), out);
     numa_fill(daemon, arena, out);
-    out->engines = engines_of(daemon->executor.sources.state);
+    out->engines = engines_of(worker_sources_stand(&daemon->executor.sources));
 }
 
 static void on_pairs(void *user, struct wire_arena *arena, Plasmon__V1__WorkerStats *out)

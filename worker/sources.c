@@ -127,27 +127,39 @@ static void count_small(struct worker_sources *sources, uint64_t bytes)
     }
 }
 
-static bool nobody_reads(const struct worker_sources *sources)
+enum store_engines worker_sources_stand(const struct worker_sources *sources)
 {
-    uint64_t now_ns = pl_now_ns();
+    enum store_engines stand = sources->state;
 
-    if (__atomic_load_n(&own_table(sources)->reads_until_ns, __ATOMIC_RELAXED) > now_ns) {
-        return false;
-    }
-    for (uint32_t i = 0; i < sources->shared->host_device_count; i++) {
+    for (uint32_t i = 0;
+         stand != STORE_ENGINES_IDLE && i < sources->shared->host_device_count; i++) {
         uint32_t engines =
             __atomic_load_n(&sources->shared->tables[i]->engines, __ATOMIC_RELAXED);
 
+        if (is_sibling(sources, i) &&
+            (engines == STORE_ENGINES_REFUSES ||
+             (engines == STORE_ENGINES_OPENS && stand == STORE_ENGINES_OPENED))) {
+            stand = engines;
+        }
+    }
+    return stand;
+}
+
+/* By its engine, of what is not large. */
+static bool somebody_reads_much(const struct worker_sources *sources)
+{
+    uint64_t now_ns = pl_now_ns();
+
+    for (uint32_t i = 0; i < sources->shared->host_device_count; i++) {
         uint64_t until_ns =
             __atomic_load_n(&sources->shared->tables[i]->reads_until_ns, __ATOMIC_RELAXED);
 
-        if (is_sibling(sources, i) &&
-            (engines == STORE_ENGINES_OPENS || engines == STORE_ENGINES_REFUSES ||
-             until_ns > now_ns)) {
-            return false;
+        if (until_ns > now_ns &&
+            (i == sources->shared->host_device || is_sibling(sources, i))) {
+            return true;
         }
     }
-    return true;
+    return false;
 }
 
 uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_device,
@@ -168,7 +180,8 @@ uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_de
     if (sources->state == STORE_ENGINES_OPENS || sources->state == STORE_ENGINES_OPENED) {
         look(sources);
     }
-    return sources->state == STORE_ENGINES_OPENED && nobody_reads(sources)
+    return worker_sources_stand(sources) == STORE_ENGINES_OPENED &&
+                   !somebody_reads_much(sources)
                ? sources->shared->tables[host_device]->ordinal
                : own;
 }

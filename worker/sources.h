@@ -53,5 +53,7 @@ uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_de
                                 uint64_t bytes);
 /* Now and then: who has opened all is no longer one who OPENS, also when it copies nothing more. */
 void worker_sources_tick(struct worker_sources *sources);
+/* As what it copies is copied now: what it could do counts only when all can. */
+enum store_engines worker_sources_stand(const struct worker_sources *sources);
 
 #endif

@@ -94,6 +94,8 @@ TEST(who_copies_little_opens_nothing)
 
     scene_begin(&scene, DEVICE_CUDA);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
+    others_show(&scene, STORE_ENGINES_OPENED, STORE_ENGINES_OPENS);
+    ASSERT_EQ(worker_sources_stand(&scene.sources), STORE_ENGINES_IDLE);
     for (int i = 0; i < 3; i++) {
         ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), 0);
     }
@@ -116,8 +118,12 @@ TEST(who_copies_much_opens_all_and_has_them_copy_while_nobody_does_it_himself)
     ASSERT_EQ(worker_sources_engines(&scene.sources, C, LARGE), C); /* was opened with it */
     others_show(&scene, STORE_ENGINES_OPENED, STORE_ENGINES_OPENS);
     ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
+    ASSERT_EQ(worker_sources_stand(&scene.sources), STORE_ENGINES_OPENS);
+    others_show(&scene, STORE_ENGINES_REFUSES, STORE_ENGINES_OPENS);
+    ASSERT_EQ(worker_sources_stand(&scene.sources), STORE_ENGINES_REFUSES);
     others_show(&scene, STORE_ENGINES_OPENED, STORE_ENGINES_OPENED);
     ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), B);
+    ASSERT_EQ(worker_sources_stand(&scene.sources), STORE_ENGINES_OPENED);
     others_show(&scene, STORE_ENGINES_REFUSES, STORE_ENGINES_IDLE);
     ASSERT_EQ(worker_sources_engines(&scene.sources, C, LARGE), US);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);    /* it could */
