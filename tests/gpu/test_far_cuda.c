@@ -27,13 +27,14 @@ const enum device_kind contract_kind = DEVICE_CUDA;
 #define STREAMS     3u /* the last one is for nothing but work of this device */
 #define STEPS       60u
 #define ROUNDS      12u
+#define OTHERS_MAX  3u
 
-/* Device 0, which reads, and memory of devices 1 and 2 (if there is one) that is mapped there. */
+/* Device 0, which reads, and memory of devices 1 to OTHERS_MAX, as far as there are, that is mapped there. */
 struct far {
     struct contract c;
     uint32_t others;
-    struct device *other[2];
-    struct device_ptr theirs[2]; /* for device 0 */
+    struct device *other[OTHERS_MAX];
+    struct device_ptr theirs[OTHERS_MAX]; /* for device 0 */
     struct device_ptr own;
     struct device_stream *streams[STREAMS];
     uint8_t *bytes; /* CHUNK of the host, registered */
@@ -94,7 +95,7 @@ static void far_begin(struct far *far)
         test_skip("fewer than two GPUs");
     }
     contract_open(&far->c);
-    far->others = device_count(DEVICE_CUDA, &err) > 2 ? 2 : 1;
+    far->others = (uint32_t)pl_min_u64(OTHERS_MAX, device_count(DEVICE_CUDA, &err) - 1);
     for (uint32_t i = 0; i < far->others; i++) {
         const struct device_config config = {.cublas_later = true};
 
@@ -223,7 +224,8 @@ static void step(struct far *far, struct device_stream *stream, uint32_t what, u
         ASSERT_EQ(device_stream_engines(stream), what / 2 + 1);
         copy_in(stream, far, to, far->theirs[what / 2], block);
         values[to] = (uint8_t)(100 * (what / 2 + 1) + block);
-    } else if (what == 4) { /* within the device; a block onto itself is none */
+    } else if (what ==
+               2 * far->others) { /* within the device; a block onto itself is none */
         ASSERT_OK(device_stream_source(stream, 0));
         copy_in(stream, far, to, far->own, (to + 1) % BLOCKS);
         values[to] = values[(to + 1) % BLOCKS];
@@ -264,8 +266,8 @@ TEST(streams_keep_their_order_wherever_they_are)
                 ASSERT_OK(device_event_record(event, last));
                 ASSERT_OK(device_stream_behind(stream, event));
             }
-            step(&far, stream, draws[4 * i + 1] % 6, draws[4 * i + 2] % BLOCKS,
-                 draws[4 * i + 3] % BLOCKS, values);
+            step(&far, stream, draws[4 * i + 1] % (2 * far.others + 2),
+                 draws[4 * i + 2] % BLOCKS, draws[4 * i + 3] % BLOCKS, values);
             ASSERT_OK(device_signal(stream, &far.c.words[1], gate * 1000 + i));
             last = stream;
         }
