@@ -56,6 +56,11 @@ static_assert((int)WORKER_STREAM_ROLES == (int)WORKER_ROLE_STREAMS,
 #define WORKER_SIGNAL_GRAPH 4u
 /* So many functions that take long are remembered, as a power of two (pace.c). */
 #define WORKER_LONG_WORKS_BITS 6
+struct worker_long_work {
+    const void *work;  /* a function, or a recorded graph; NULL: none */
+    uint64_t noted_ns; /* last; */
+    uint32_t times;    /* in a row it was seen to take long */
+};
 
 /*
  * So many graphs that are gone may wait for a quiet device with what was recorded of them. A program that records graphs and lets go of them all the
@@ -120,6 +125,7 @@ struct worker_launch {
     bool starved;      /* the head was told */
     bool overwrites;   /* what was there before, in place */
     bool without_work; /* nothing for the device to do but the word */
+    bool waits;        /* for what is not in its stream; once enqueued */
     bool signalled;    /* the word is written right behind it */
     bool signals;      /* what enqueued it wrote the word as well */
     bool forced;       /* its client ends it by force */
@@ -410,8 +416,7 @@ struct worker_core {
 
     /* queue_times.c */
     uint64_t command_ns; /* when the command came that is being taken */
-    const void
-        *long_works[1u << WORKER_LONG_WORKS_BITS]; /* functions and graphs (pace.c) */
+    struct worker_long_work long_works[1u << WORKER_LONG_WORKS_BITS]; /* pace.c */
     uint32_t long_work_count;
     uint64_t looked_ns; /* the clock, in this advance; 0: nobody looked yet */
     struct worker_spell spell;
@@ -698,8 +703,7 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
 
 /* pace.c */
 /* By what was seen its function, or recorded graph, takes long. */
-bool worker_pace_is_long(const struct worker_core *core,
-                         const struct worker_launch *launch);
+bool worker_pace_is_long(struct worker_core *core, const struct worker_launch *launch);
 /* A launch goes into the stream, which is empty. */
 void worker_pace_begins(struct worker_core *core, uint32_t stream);
 /* The words of all streams; what they cover is still in `running`. */

@@ -449,7 +449,7 @@ static bool goes_by_link(const struct worker_core *core, const struct worker_lau
  */
 #define LINK_SLOWER 8u
 
-static uint64_t work_of(const struct worker_core *core, const struct worker_launch *launch)
+static uint64_t work_of(struct worker_core *core, const struct worker_launch *launch)
 {
     uint64_t bytes = bytes_of(launch) * (goes_by_link(core, launch) ? LINK_SLOWER : 1);
 
@@ -532,7 +532,8 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
         worker_stream_before_work(core, launch, stream, work_of(core, launch));
     }
     go_first(core, launch, stream);
-    clear = worker_stream_order(core, launch, stream);
+    clear         = worker_stream_order(core, launch, stream);
+    launch->waits = !clear;
     worker_before_say(core, launch, stream);
     if (pl_bug("worker.signal_before_kernel")) {
         (void)core->config.ops->signal(core->config.user, stream, launch->seq);

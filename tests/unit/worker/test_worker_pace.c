@@ -71,12 +71,64 @@ TEST(what_takes_less_has_one_word_again)
 
     fake->now_ns = 5 * MS;
     (void)batch(fake, 1, fills, 3);
-    finish_after(fake, 3 * MS, 3);
+    finish_after(fake, 200 * MS, 3);
     ASSERT_STR(batch(fake, 4, fills, 2), "run:0:fill signal:0:4 run:0:fill signal:0:5");
     finish_after(fake, 700 * US, 4); /* between: as it was */
     ASSERT_STR(batch(fake, 6, fills, 1), "run:0:fill signal:0:6");
     finish_after(fake, 400 * US, 5);
     ASSERT_STR(batch(fake, 7, fills, 2), "run:0:fill run:0:fill signal:0:8");
+    fake_destroy(fake);
+}
+
+/* Two runs in one message: does each have a word? */
+static bool have_words(struct fake *fake, uint64_t first)
+{
+    const char *calls = batch(fake, first, fills, 2);
+    const char *word  = strstr(calls, "signal:");
+
+    ASSERT_NOT_NULL(word);
+    return strstr(word + 1, "signal:") != NULL;
+}
+
+/* The host may have been late. */
+TEST(a_few_milliseconds_are_believed_the_third_time)
+{
+    struct fake *fake = fake_create();
+    uint64_t seq      = 1;
+
+    fake->now_ns = 5 * MS;
+    for (int round = 0; round < 3; round++) {
+        for (int times = 0; times < 2; times++, seq += 2) {
+            ASSERT_TRUE(!have_words(fake, seq));
+            finish_after(fake, 3 * MS, seq + 1);
+        }
+        ASSERT_TRUE(!have_words(fake, seq));
+        finish_after(fake, round < 2 ? 10 * US : 3 * MS, seq + 1); /* 10: it was */
+        seq += 2;
+    }
+    ASSERT_TRUE(have_words(fake, seq));
+    fake_destroy(fake);
+}
+
+/* Nobody knows how much of it was the wait. */
+TEST(what_waited_for_another_device_is_not_taken_to_be_long)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake->now_ns = 5 * MS;
+    fake_peer_publish(fake, 0, 1, 0);
+    fake_launch_init(&launch, 1, RUN);
+    fake_launch_function(&launch, "fill");
+    fake_launch_scalar(&launch, 1.0);
+    (void)fake_launch_fresh(&launch, 1, 4);
+    fake_launch_after(&launch, FAKE_BASE, 1);
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_STR(fake_calls(fake), "wait:0:0.0>=1 run:0:fill signal:0:1");
+    finish_after(fake, 900 * MS, 1);
+    ASSERT_TRUE(!have_words(fake, 2));
+    finish_after(fake, 900 * MS, 3);
+    ASSERT_TRUE(have_words(fake, 4));
     fake_destroy(fake);
 }
 
