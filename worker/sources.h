@@ -2,8 +2,8 @@
  * Who copies between the GPUs of a host: the one that the bytes come from, or the one that wants them (device/cuda/far.c says what is better in which).
  *
  * FOR WHO COPIES MUCH, since it costs memory of GPUs and a second or two (docs/transfers.md), and where that is a thirty-second of a GPU's memory at most: the head's plan for a full
- * device leaves twice as much aside (head/spill.c). And where there are two GPUs, for what it does to collectives and to copies of several to several is not measured
- * with more. Nor under NVIDIA's multi-process service, where a context on another GPU ends with an error of that one's worker, and takes of the few that there may be.
+ * device leaves twice as much aside (head/spill.c). And where there are four GPUs at most, for with more it is not measured
+ * at all. Nor under NVIDIA's multi-process service, where a context on another GPU ends with an error of that one's worker, and takes of the few that there may be.
  * PLASMON_SOURCE_ENGINES=0: for nobody; 1: whatever it costs, and however many there are.
  *
  * ALL OR NONE. An engine that two processes use takes turns between them, for longer than a copy: of two GPUs of which one reads by its own engine, and is read by its engine for
