@@ -77,6 +77,16 @@ static void set_port(union any_address *address, uint16_t port)
 }
 
 /*
+ * Of a few ports: one that a worker had that has ended is free at once. Connections that are still being closed have it for a minute, and nobody else would get it.
+ */
+static void share_with_the_dead(int fd)
+{
+    int one = 1;
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)); /* fewer ports */
+}
+
+/*
  * The buffers are the system's business: it makes them as large as the way there needs, up to tcp_rmem and tcp_wmem. Asking for a size ends
  * that, and gives less where rmem_max is the usual 208 KiB.
  */
@@ -107,6 +117,9 @@ plasmon_status_t bulk_listen(const char *listen_on, uint16_t port_first, uint16_
 
         set_port(&address, (uint16_t)port);
         tune(fd); /* what it accepts inherits it */
+        if (port_first != 0) {
+            share_with_the_dead(fd);
+        }
         if (fd >= 0 && bind(fd, &address.any, bytes) == 0 && listen(fd, 64) == 0 &&
             getsockname(fd, &address.any, &bytes) == 0) {
             format(&address, out_address);

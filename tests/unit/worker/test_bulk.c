@@ -844,6 +844,39 @@ TEST(a_peer_that_cannot_be_reached_is_reached_through_another)
     host_close(&c);
 }
 
+/* ------------------------------------------------------------------------------------------------ ports */
+
+/* Of a worker that has ended, with a connection to another one: on its side that is being closed for a minute. */
+TEST(the_next_one_has_the_port_of_one_that_has_ended)
+{
+    struct transfer_bulk_endpoint at;
+    char first[TRANSFER_BULK_ADDRESS_BYTES], second[TRANSFER_BULK_ADDRESS_BYTES];
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    struct pl_err err     = {.status = PLASMON_OK};
+    uint16_t port;
+    int found = listen_as(&at), one_fd, other_fd, from_fd, to_fd;
+
+    (void)close(found); /* no connection: it is free */
+    port = (uint16_t)strtoul(strrchr(at.address, ':') + 1, NULL, 10);
+    ASSERT_OK(bulk_listen("127.0.0.1", port, port, &one_fd, first, &err));
+    to.sin_port        = htons(port);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    from_fd            = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ASSERT_EQ(connect(from_fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    ASSERT_EQ(poll(&(struct pollfd){.fd = one_fd, .events = POLLIN}, 1, 10000), 1);
+    to_fd = accept(one_fd, NULL, NULL);
+    ASSERT_TRUE(to_fd >= 0);
+    ASSERT_EQ(bulk_listen("127.0.0.1", port, port, &other_fd, second, &err),
+              PLASMON_EADDRINUSE); /* while it lives */
+    (void)close(to_fd);
+    (void)close(one_fd);
+    (void)close(from_fd);
+
+    ASSERT_OK(bulk_listen("127.0.0.1", port, port, &other_fd, second, &err));
+    ASSERT_STR(first, second);
+    (void)close(other_fd);
+}
+
 /* ------------------------------------------------------------------------------------------------ hostile */
 
 static int connect_to(const struct host *host)
