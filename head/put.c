@@ -95,14 +95,21 @@ plasmon_status_t head_put_admit_second(struct head_core *core, struct head_array
     return status;
 }
 
+/* The next piece is of it. A put that has failed is over: the rest of its pieces fail as it did. */
 static plasmon_status_t put_more(struct head_client *client, const Plasmon__V1__Task *task,
                                  struct head_array **out_array, struct pl_err *err)
 {
+    const struct head_failure *failure;
     struct head_ref *ref;
     plasmon_status_t status = head_client_ref_get(client, task->args[0]->ref, 0, &ref, err);
 
     if (status != PLASMON_OK) {
         return status;
+    }
+    failure = head_array_failure(ref->array, &ref->array->extent);
+    if (failure != NULL) {
+        ref->array->put_offset = UINT64_MAX;
+        return pl_err_set(err, failure->status, "%s", failure->text);
     }
     if (ref->array->put_offset != task->put_offset) {
         return pl_err_set(
@@ -156,39 +163,52 @@ static plasmon_status_t place_first(struct head_core *core, struct head_client *
                : head_put_admit_second(core, out->array, out->tile, task->put_replica, err);
 }
 
+/* A piece that is not taken fails the whole put. */
+static void put_fail(struct head_core *core, const struct head_client *client,
+                     const Plasmon__V1__Task *task, const struct put_place *place,
+                     const struct pl_err *err)
+{
+    struct head_failure *failure =
+        head_failure_create(err->status, task->id, client->id, "%s", err->text);
+
+    head_tile_fail(core, place->tile, failure);
+    head_failure_release(failure);
+    place->array->put_offset = UINT64_MAX;
+}
+
 static plasmon_status_t place_next(struct head_core *core, struct head_client *client,
                                    const Plasmon__V1__Task *task, struct put_place *out,
                                    struct pl_err *err)
 {
-    plasmon_status_t status = piece_admitted(client, task, err);
+    plasmon_status_t status = put_more(client, task, &out->array, err);
 
-    if (status == PLASMON_OK) {
-        status = put_more(client, task, &out->array, err);
-    }
     if (status != PLASMON_OK) {
         return status;
     }
     out->tile =
         pl_list_first(&out->array->fragments, struct head_fragment, array_link)->tile;
     out->tile->refs++;
-    if (pl_list_empty(&out->tile->instances)) {
+    status = piece_admitted(client, task, err);
+    if (status == PLASMON_OK && pl_list_empty(&out->tile->instances)) {
+        status =
+            pl_err_set(err, PLASMON_ELOST, "put of ref %llu: its first pieces were lost",
+                       (unsigned long long)task->args[0]->ref);
+    }
+    if (status != PLASMON_OK) {
+        put_fail(core, client, task, out, err);
         head_tile_release(core, out->tile);
-        return pl_err_set(err, PLASMON_ELOST,
-                          "put of ref %llu: its first pieces failed or were lost",
-                          (unsigned long long)task->args[0]->ref);
+        return status;
     }
     out->buffer =
         pl_list_first(&out->tile->instances, struct head_instance, tile_link)->buffer;
     return PLASMON_OK;
 }
 
-/* A piece that does not fit fails the whole put. */
 static plasmon_status_t put_fit(struct head_core *core, const struct head_client *client,
                                 const Plasmon__V1__Task *task,
                                 const struct put_place *place, struct pl_err *err)
 {
     uint64_t total = pl_shape_bytes(&place->array->shape);
-    struct head_failure *failure;
     plasmon_status_t status;
 
     if (task->data.len != 0 && task->put_offset + task->data.len <= total) {
@@ -199,10 +219,7 @@ static plasmon_status_t put_fit(struct head_core *core, const struct head_client
                    "put of ref %llu: piece of %zu bytes at %llu of a value of %llu bytes",
                    (unsigned long long)task->args[0]->ref, task->data.len,
                    (unsigned long long)task->put_offset, (unsigned long long)total);
-    failure = head_failure_create(status, task->id, client->id, "%s", err->text);
-    head_tile_fail(core, place->tile, failure);
-    head_failure_release(failure);
-    place->array->put_offset = UINT64_MAX;
+    put_fail(core, client, task, place, err);
     return status;
 }
 
