@@ -1,6 +1,8 @@
 /* Status of the cluster, as the head tells it; and the catalogue of functions. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "client/client_int.h"
@@ -8,20 +10,64 @@
 #include "wire/metrics.h"
 
 #define STATUS_PATH "/plasmon.v1.Plasmon/Status"
+/* No head is there sooner; a private cluster that has ended is known to have. */
+#define UNARY_PAUSE_NS 20000000L
 
 static uint8_t *alloc_bytes(size_t length)
 {
     return pl_alloc(length > 0 ? length : 1);
 }
 
+static plasmon_status_t unary_once(struct plasmon_client *client, const char *path,
+                                   const uint8_t *message, size_t message_length,
+                                   uint32_t timeout_ms, uint8_t **out_bytes,
+                                   size_t *out_length, bool *out_dead)
+{
+    struct rpc_channel *channel;
+    struct pl_err err       = {0};
+    plasmon_status_t status = PLASMON_OK;
+
+    pl_mutex_lock(&client->lock);
+    *out_dead = client->session.state == SESSION_DEAD;
+    if (*out_dead) {
+        status = error_set(client->session.dead_status, "%s", client->session.dead_text);
+    }
+    channel = client->channel;
+    client->channel_users++;
+    pl_mutex_unlock(&client->lock);
+
+    if (status == PLASMON_OK) {
+        status = rpc_unary_call(channel, path, message, message_length, timeout_ms,
+                                out_bytes, out_length, &err);
+        if (status != PLASMON_OK) {
+            (void)error_from(&err, status);
+        }
+    }
+    pl_mutex_lock(&client->lock);
+    client->channel_users--;
+    pl_mutex_unlock(&client->lock);
+    return status;
+}
+
+/* A call that is on its way when the head goes waits for the next one, as one that begins a moment later does. Whatever is asked may be asked twice. */
+static bool unary_again(plasmon_status_t status, uint64_t deadline_ns)
+{
+    const struct timespec pause = {.tv_nsec = UNARY_PAUSE_NS};
+
+    return (status == PLASMON_ECLOSED || status == PLASMON_ECONNECT) &&
+           pl_now_ns() + UNARY_PAUSE_NS < deadline_ns &&
+           (nanosleep(&pause, NULL) == 0 || errno == EINTR);
+}
+
 static plasmon_status_t unary(struct plasmon_client *client, const char *path,
                               const ProtobufCMessage *message, uint32_t timeout_ms,
                               uint8_t **out_bytes, size_t *out_length)
 {
-    struct rpc_channel *channel;
-    struct pl_err err = {0};
+    const uint64_t deadline_ns = client_deadline(timeout_ms);
+    uint64_t now_ns;
     uint8_t *bytes;
     size_t length;
+    bool dead;
     plasmon_status_t status;
 
     if (client_on_loop_thread(client)) {
@@ -32,25 +78,14 @@ static plasmon_status_t unary(struct plasmon_client *client, const char *path,
     if (status != PLASMON_OK) {
         return error_set(status, "%s", pl_status_text(status));
     }
-
-    pl_mutex_lock(&client->lock);
-    if (client->session.state == SESSION_DEAD) {
-        status = error_set(client->session.dead_status, "%s", client->session.dead_text);
-    }
-    channel = client->channel;
-    client->channel_users++;
-    pl_mutex_unlock(&client->lock);
-
-    if (status == PLASMON_OK) {
-        status = rpc_unary_call(channel, path, bytes, length, timeout_ms, out_bytes,
-                                out_length, &err);
-        if (status != PLASMON_OK) {
-            (void)error_from(&err, status);
-        }
-    }
-    pl_mutex_lock(&client->lock);
-    client->channel_users--;
-    pl_mutex_unlock(&client->lock);
+    do {
+        now_ns = pl_now_ns();
+        status = unary_once(client, path, bytes, length,
+                            now_ns < deadline_ns
+                                ? (uint32_t)((deadline_ns - now_ns + 999999) / 1000000)
+                                : 1,
+                            out_bytes, out_length, &dead);
+    } while (!dead && unary_again(status, deadline_ns));
     pl_free(bytes);
     return status;
 }

@@ -329,6 +329,12 @@ static void on_status(void *user, struct rpc_unary *call, const uint8_t *bytes,
     (void)bytes;
     (void)length;
     pthread_mutex_lock(&head->mutex);
+    if (head->config.statuses_lost > 0) {
+        head->config.statuses_lost--;
+        pthread_mutex_unlock(&head->mutex);
+        rpc_unary_fail(call, PLASMON_ECLOSED, "it goes");
+        return;
+    }
     fill_device(head, &device);
     reply.version   = (char *)"fake \"version\"";
     reply.n_devices = 1;

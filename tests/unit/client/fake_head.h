@@ -23,6 +23,7 @@ struct fake_head_config {
     const uint8_t *value; /* what every Read reads from; NULL: they fail, once tasks end */
     const char *token;    /* NULL: none is needed */
     uint64_t hellos_lost; /* it breaks the stream in place of the first so many answers */
+    uint64_t statuses_lost; /* it is gone for the first so many questions for its status */
     /* Called for each frame, on the fake's thread, before anything else is done with it. NULL: none. */
     void (*frame)(void *user, struct fake_head *head,
                   const Plasmon__V1__ClientFrame *frame);

@@ -411,4 +411,33 @@ TEST(status_is_json_with_its_texts_escaped)
     fake_head_stop(head);
 }
 
+TEST(a_question_that_is_on_its_way_when_the_head_goes_is_asked_again)
+{
+    struct fake_head_config config = {.statuses_lost = 2};
+    struct fake_head *head         = fake_head_start(&config);
+    struct plasmon_client *px      = fake_head_client(head);
+    struct plasmon_device_info info;
+    uint32_t count = 0;
+
+    ASSERT_OK(plasmon_devices(px, &info, 1, &count));
+    ASSERT_EQ(count, 1);
+    plasmon_finish(px);
+    fake_head_stop(head);
+}
+
+TEST(a_session_that_ends_meanwhile_is_not_asked_for)
+{
+    struct fake_head_config config = {.statuses_lost = UINT64_MAX};
+    struct fake_head *head         = fake_head_start(&config);
+    struct plasmon_client *px      = fake_head_client(head);
+    uint64_t begun_ns              = pl_now_ns();
+    uint32_t count;
+
+    fake_head_drop(head, true);
+    ASSERT_EQ(plasmon_devices(px, NULL, 0, &count), PLASMON_EHEADLOST);
+    ASSERT_TRUE(pl_now_ns() - begun_ns < UINT64_C(5000000000));
+    plasmon_finish(px);
+    fake_head_stop(head);
+}
+
 TEST_MAIN()
