@@ -183,6 +183,18 @@ const struct client_device *client_device_locked(const struct plasmon_client *cl
     return NULL;
 }
 
+uint64_t client_largest_device_locked(const struct plasmon_client *client)
+{
+    uint64_t largest = 0;
+
+    for (size_t i = 0; i < client->devices.count; i++) {
+        const struct client_device *device = pl_vec_at(&client->devices, i);
+
+        largest = pl_max_u64(largest, device->bytes_total);
+    }
+    return largest;
+}
+
 static void fill_info(const struct client_device *device, struct plasmon_device_info *out)
 {
     *out = (struct plasmon_device_info){.index       = (int)device->index,

@@ -137,6 +137,8 @@ plasmon_status_t client_refresh_devices(struct plasmon_client *client,
                                         uint32_t timeout_ms) PL_MUST_CHECK;
 const struct client_device *client_device_locked(const struct plasmon_client *client,
                                                  uint32_t index); /* NULL: unknown */
+/* Of the devices that we know of; 0: none has come yet, so the head will say what is too big. */
+uint64_t client_largest_device_locked(const struct plasmon_client *client);
 /* A text for the wire: UTF-8, not longer than max. */
 plasmon_status_t client_check_text(const char *text, size_t bytes_max,
                                    const char *what) PL_MUST_CHECK;

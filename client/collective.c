@@ -256,17 +256,13 @@ static plasmon_status_t look_at_results(struct call *call, const struct pl_shape
     return status;
 }
 
-/* Could any device that we know of hold one? No devices known: the head will say. */
+/* Could any device that we know of hold one? */
 static plasmon_status_t check_size(const struct call *call, const struct pl_shape *shape)
 {
-    uint64_t bytes = pl_shape_bytes(shape), largest = 0;
+    uint64_t bytes   = pl_shape_bytes(shape);
+    uint64_t largest = client_largest_device_locked(call->client);
     char asked[32], there[32];
 
-    for (size_t i = 0; i < call->client->devices.count; i++) {
-        const struct client_device *device = pl_vec_at(&call->client->devices, i);
-
-        largest = pl_max_u64(largest, device->bytes_total);
-    }
     if (largest == 0 || bytes <= largest) {
         return PLASMON_OK;
     }

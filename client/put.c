@@ -67,15 +67,10 @@ plasmon_status_t put_check(const struct plasmon_put_options *options, const void
 
 static plasmon_status_t check_size_locked(const struct put *put)
 {
-    const struct pl_vec *devices = &put->client->devices;
+    uint64_t largest = client_largest_device_locked(put->client);
     char asked[32], there[32];
-    uint64_t largest = 0;
 
-    for (size_t i = 0; i < devices->count; i++) {
-        largest = pl_max_u64(
-            largest, ((const struct client_device *)pl_vec_at(devices, i))->bytes_total);
-    }
-    if (devices->count > 0 && put->bytes > largest) {
+    if (largest > 0 && put->bytes > largest) {
         return error_set(PLASMON_ETOOBIG, "the object has %s; the largest device has %s",
                          pl_format_bytes(put->bytes, asked),
                          pl_format_bytes(largest, there));

@@ -282,22 +282,10 @@ plasmon_status_t submit_check_gaps(const struct submit *submit)
     return PLASMON_OK;
 }
 
-static uint64_t largest_device_locked(const struct plasmon_client *client)
-{
-    uint64_t largest = 0;
-
-    for (size_t i = 0; i < client->devices.count; i++) {
-        const struct client_device *device = pl_vec_at(&client->devices, i);
-
-        largest = pl_max_u64(largest, device->bytes_total);
-    }
-    return largest;
-}
-
-/* Could any device that we know of hold what the call makes? No devices known: the head will say. */
+/* Could any device that we know of hold what the call makes? */
 plasmon_status_t submit_check_sizes(const struct submit *submit)
 {
-    uint64_t largest = largest_device_locked(submit->client);
+    uint64_t largest = client_largest_device_locked(submit->client);
     char asked[32], there[32];
 
     for (uint32_t i = 0; i < submit->call->arg_count && largest > 0; i++) {

@@ -148,6 +148,11 @@ static void fill_device(const struct fake_head *head, Plasmon__V1__Device *devic
     device->host =
         (char *)(head->config.device_host != NULL ? head->config.device_host : "elsewhere");
     device->alive = true;
+    if (head->config.device_late) {
+        device->state       = PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED;
+        device->bytes_total = 0;
+        device->alive       = false;
+    }
 }
 
 static void welcome_locked(struct fake_head *head, const Plasmon__V1__Hello *hello)

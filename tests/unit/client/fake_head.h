@@ -18,6 +18,7 @@ struct fake_head_config {
     uint64_t credit;          /* 0: a million tasks in flight */
     bool end_tasks;           /* every task is done as soon as it came */
     uint64_t device_bytes;    /* of the one device; 0: 1 GiB */
+    bool device_late;         /* it was announced, and has not come */
     const char *device_host;  /* NULL: another host, so that nothing can be mapped */
     const char *store_socket; /* NULL: none */
     const uint8_t *value; /* what every Read reads from; NULL: they fail, once tasks end */

@@ -252,4 +252,22 @@ TEST(a_call_arrives_as_it_was_meant)
     fake_head_stop(head);
 }
 
+TEST(what_a_device_that_has_not_come_yet_can_hold_is_for_the_head_to_say)
+{
+    struct fake_head_config config   = {.end_tasks = true, .device_late = true};
+    struct fake_head *head           = fake_head_start(&config);
+    struct plasmon_client *client    = fake_head_client(head);
+    const struct plasmon_shape shape = {PLASMON_F32, 1, {100}};
+    struct plasmon_arg arg           = {.mode = PLASMON_OUT, .shape = &shape};
+    struct plasmon_ref *made, *put, *both[2];
+    const float data[100] = {0};
+
+    CALL_OK(call(client, "fill", &arg, 1, 1, &made));
+    CALL_OK(plasmon_put(client, data, &shape, NULL, &put));
+    CALL_OK(plasmon_all_gather(client, (struct plasmon_ref *[]){made, put}, 2, NULL, both,
+                               NULL));
+    plasmon_finish(client);
+    fake_head_stop(head);
+}
+
 TEST_MAIN()
