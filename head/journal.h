@@ -34,7 +34,7 @@ struct head_journal_config {
     uint32_t
         lease_ms; /* a head that is silent for longer may be replaced by a standby; 0: 10 s */
     uint32_t patience_ms; /* a store that is away for longer ends the head; 0: 60 s */
-    const char *owner;    /* who has the lease, for people */
+    const char *owner;    /* who has the lease: for people, and no other process's */
 };
 
 /* On a thread of the journal's own. */

@@ -566,11 +566,13 @@ static bool not_asked_to_stop(void *user)
 
 static plasmon_status_t journal_take(struct settings *settings, struct pl_err *err)
 {
-    char owner[192], host[128] = "?";
+    char owner[256], host[128] = "?", id[PL_HOST_ID_BYTES];
     plasmon_status_t status;
 
+    /* In containers heads of several hosts are process 1, and hosts may have one name. */
     (void)gethostname(host, sizeof(host) - 1);
-    (void)snprintf(owner, sizeof(owner), "%s, process %d", host, (int)getpid());
+    (void)snprintf(owner, sizeof(owner), "%s, process %d of %s", host, (int)getpid(),
+                   pl_host_id(id));
     settings->journal.owner    = owner;
     settings->journal.password = settings->password;
     status = head_journal_open(&settings->journal, &settings->config.journal, err);
