@@ -369,6 +369,20 @@ static uint64_t bytes_replica(const struct head_device *device)
     return bytes > 0 ? (uint64_t)bytes : 0; /* one that its worker has not told of yet */
 }
 
+/* One that is gone has no memory. */
+static void status_memory(const struct head_device *device, Plasmon__V1__Device *out)
+{
+    if (device->gone) {
+        return;
+    }
+    out->bytes_total    = device->bytes_total;
+    out->bytes_used     = device->stats.bytes_used;
+    out->bytes_replica  = bytes_replica(device);
+    out->bytes_reserved = device->stats.bytes_reserved;
+    out->bytes_scratch  = device->stats.bytes_scratch;
+    out->largest_hole   = device->stats.largest_hole;
+}
+
 static Plasmon__V1__Device *status_device(const struct head_core *core,
                                           const struct head_device *device,
                                           struct wire_arena *arena)
@@ -386,22 +400,17 @@ static Plasmon__V1__Device *status_device(const struct head_core *core,
     out->name        = device->name;
     out->host        = device->host;
     out->host_device = device->host_device;
-    out->bytes_total = device->bytes_total;
     out->alive       = device->connected;
     out->death       = device->death != NULL ? device->death : out->death;
     if (!device->connected && !device->gone) {
         out->down_ms = core->now_ms - pl_min_u64(core->now_ms, device->down_ms);
     }
-    out->bytes_used     = device->stats.bytes_used;
-    out->bytes_replica  = bytes_replica(device);
-    out->bytes_reserved = device->stats.bytes_reserved;
-    out->bytes_scratch  = device->stats.bytes_scratch;
-    out->largest_hole   = device->stats.largest_hole;
-    out->launches       = device->seq_oldest - 1;
-    out->queued         = device->unfinished;
-    out->restarts       = device->restarts;
-    out->bulk           = head_bulk_access(device);
-    out->communicators  = head_pair_count(core, device) + head_team_count(core, device);
+    status_memory(device, out);
+    out->launches      = device->seq_oldest - 1;
+    out->queued        = device->unfinished;
+    out->restarts      = device->restarts;
+    out->bulk          = head_bulk_access(device);
+    out->communicators = head_pair_count(core, device) + head_team_count(core, device);
     out->communicators_opened =
         head_pair_opened(core, device) + head_team_opened(core, device);
     out->engines = device->stats.engines;

@@ -67,6 +67,9 @@ static void print_devices(const Plasmon__V1__StatusReply *reply)
         char total[32], used[32], pinned[32], replica[32], scratch[32], unused[32];
         char hole[32], reserved[32];
 
+        if (device->state == PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE) {
+            continue;
+        }
         printf("  %-6u %-16.16s %10s %10s %10s %10s %10s %10s %10s %10s\n", device->index,
                device->node, pl_format_bytes(device->bytes_total, total),
                pl_format_bytes(device->bytes_used, used),
@@ -136,6 +139,9 @@ static void json_devices(const Plasmon__V1__StatusReply *reply, struct pl_str *o
     for (size_t i = 0; i < reply->n_devices; i++) {
         const Plasmon__V1__Device *device = reply->devices[i];
 
+        if (device->state == PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE) {
+            continue;
+        }
         json_next(out);
         pl_str_append(out, "{");
         json_number(out, "device", device->index);

@@ -359,4 +359,36 @@ TEST(a_node_is_told_with_its_devices)
     head_core_destroy(core);
 }
 
+TEST(a_device_that_is_gone_has_no_memory)
+{
+    struct head_core *core          = two_devices();
+    Plasmon__V1__WorkerFrame frame  = PLASMON__V1__WORKER_FRAME__INIT;
+    Plasmon__V1__WorkerStats stats  = PLASMON__V1__WORKER_STATS__INIT;
+    Plasmon__V1__StatusReply before = PLASMON__V1__STATUS_REPLY__INIT;
+    Plasmon__V1__StatusReply after  = PLASMON__V1__STATUS_REPLY__INIT;
+    struct pl_err err               = {0};
+
+    stats.bytes_used     = 1000;
+    stats.bytes_reserved = 4096;
+    stats.bytes_scratch  = 10;
+    stats.largest_hole   = 2000;
+    frame.stats          = &stats;
+    ASSERT_OK(head_core_worker_frame(core, 0, &frame, &err));
+    ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
+    ASSERT_OK(head_core_status(core, &arena, &before));
+    ASSERT_EQ(before.devices[0]->bytes_used, 1000);
+    ASSERT_EQ(before.devices[0]->bytes_total, 1 << 20);
+    test_expect_log();
+    head_core_node_gone(core, "a", "it burns");
+    ASSERT_OK(head_core_status(core, &arena, &after));
+    ASSERT_EQ(after.devices[0]->state, PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE);
+    ASSERT_EQ(after.devices[0]->bytes_total, 0);
+    ASSERT_EQ(after.devices[0]->bytes_used, 0);
+    ASSERT_EQ(after.devices[0]->bytes_reserved, 0);
+    ASSERT_EQ(after.devices[0]->bytes_scratch, 0);
+    ASSERT_EQ(after.devices[0]->largest_hole, 0);
+    wire_arena_finish(&arena);
+    head_core_destroy(core);
+}
+
 TEST_MAIN()
