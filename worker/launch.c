@@ -34,6 +34,9 @@ struct worker_launch *worker_fifo_pop(struct worker_fifo *fifo)
 
     assert(launch != NULL);
     fifo->first = launch->next;
+    if (fifo->first == NULL) {
+        fifo->last = NULL;
+    }
     fifo->count--;
     return launch;
 }

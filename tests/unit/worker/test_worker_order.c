@@ -858,6 +858,18 @@ TEST(large_copies_from_several_devices_follow_each_other)
     fake_destroy(fake);
 }
 
+TEST(a_large_copy_follows_none_that_is_done)
+{
+    struct fake *fake = fake_create();
+
+    ASSERT_EQ(large_copy(fake, 1, 2, 0), 0);
+    ASSERT_EQ(large_copy(fake, 2, 2, 0), 3);
+    fake_finish(fake, FAKE_RUN_STREAMS, 1);
+    fake_finish(fake, FAKE_RUN_STREAMS + 3, 2);
+    ASSERT_EQ(large_copy(fake, 3, 0, 0), 0); /* the first of two that are idle */
+    fake_destroy(fake);
+}
+
 TEST(a_large_copy_does_not_wait_behind_one_whose_bytes_are_still_made)
 {
     struct fake *fake = fake_create();
