@@ -8,6 +8,7 @@
 #include "worker/core_int.h"
 
 #include "base/alloc.h"
+#include "base/pool.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -82,6 +83,7 @@ static struct worker_launch *launch_alloc(struct worker_core *core, size_t bytes
     return launch;
 }
 
+/* With the address sanitizer it is freed (base/pool.h). */
 void worker_launch_destroy(struct worker_core *core, struct worker_launch *launch)
 {
     if (launch->graph != NULL) {
@@ -89,7 +91,7 @@ void worker_launch_destroy(struct worker_core *core, struct worker_launch *launc
     }
     pl_free(launch->failure_text);
     launch->failure_text = NULL;
-    if (launch->size_class < WORKER_SIZE_CLASSES) {
+    if (PL_POOL_KEEPS && launch->size_class < WORKER_SIZE_CLASSES) {
         launch->next                    = core->spare[launch->size_class];
         core->spare[launch->size_class] = launch;
     } else {
