@@ -1,6 +1,6 @@
 /*
- * base: what every other module stands on, and no policy. This header gathers the small things: checked attributes,
- * container_of, min/max, rounding. The rest has a header each:
+ * base: what every other module stands on, and no policy. This header gathers the small things:
+ * checked attributes, container_of, min/max, rounding. The rest has a header each:
  *
  *   log.h     levels, module names, one sink a process       alloc.h  zeroed allocation with a fault point
  *   fault.h   named places where the world can say no        lock.h   ranked mutexes, condition variables

@@ -1,8 +1,9 @@
 /*
- * Shapes, boxes and views as sets of index vectors. Everything here is exact integer arithmetic on checked numbers: a
- * shape that passed pl_shape_check() has at most 2^48 elements, so sums of a start and a count cannot overflow, and
- * products of counts of boxes inside it cannot either. What comes from outside goes through the _check functions first;
- * they use overflow-checked arithmetic themselves.
+ * Shapes, boxes and views as sets of index vectors. Everything here is exact integer arithmetic on
+ * checked numbers: a shape that passed pl_shape_check() has at most 2^48 elements, so sums of a
+ * start and a count cannot overflow, and products of counts of boxes inside it cannot either. What
+ * comes from outside goes through the _check functions first; they use overflow-checked arithmetic
+ * themselves.
  */
 #include "box.h"
 
@@ -175,8 +176,8 @@ bool pl_box_intersection(const struct pl_box *a, const struct pl_box *b, struct 
 }
 
 /*
- * Dimension by dimension, cut off the slab before b and the slab after b, and go on with what lies between. What is left
- * at the end is the intersection.
+ * Dimension by dimension, cut off the slab before b and the slab after b, and go on with what lies
+ * between. What is left at the end is the intersection.
  */
 unsigned pl_box_subtract(const struct pl_box *a, const struct pl_box *b,
                          struct pl_box out[2 * PL_DIM_MAX])

@@ -1,9 +1,11 @@
 /*
- * Geometry. A shape is a dtype and up to 8 dimensions; a box is a dense part of an array; a view adds a step a
- * dimension. All numbers are in elements of the root array, slowest dimension first (C order).
+ * Geometry. A shape is a dtype and up to 8 dimensions; a box is a dense part of an array; a view
+ * adds a step a dimension. All numbers are in elements of the root array, slowest dimension first
+ * (C order).
  *
- * Dependencies are by boxes: a view is represented by its hull, the smallest box that holds it. So two interleaved
- * strided views of one array count as overlapping. That is safe, and keeps every set operation exact and cheap.
+ * Dependencies are by boxes: a view is represented by its hull, the smallest box that holds it. So
+ * two interleaved strided views of one array count as overlapping. That is safe, and keeps every
+ * set operation exact and cheap.
  */
 #ifndef BASE_BOX_H
 #define BASE_BOX_H
@@ -109,8 +111,9 @@ plasmon_status_t pl_view_compose(const struct pl_view *outer, const struct pl_vi
 struct pl_shape pl_view_shape(const struct pl_view *view, uint32_t dtype);
 
 /*
- * Copy `box` between two host buffers that hold `dst_frame` and `src_frame` (box inside both). Contiguous runs go by
- * memcpy. The same walk is what device copies use: pl_box_runs calls `fn` for each run of `bytes` contiguous in both.
+ * Copy `box` between two host buffers that hold `dst_frame` and `src_frame` (box inside both).
+ * Contiguous runs go by memcpy. The same walk is what device copies use: pl_box_runs calls `fn` for
+ * each run of `bytes` contiguous in both.
  */
 typedef void (*pl_run_fn)(void *user, uint64_t dst_offset, uint64_t src_offset,
                           uint64_t bytes);

@@ -1,10 +1,12 @@
 /*
- * The walk behind every copy of a box: it is cut into runs that are contiguous in both buffers, each as long as possible.
+ * The walk behind every copy of a box: it is cut into runs that are contiguous in both buffers,
+ * each as long as possible.
  *
- * Dimensions of size 1 only shift the start, so they are dropped. Of the rest, innermost first, a dimension joins the run
- * if stepping it lands exactly at the run's end in both buffers. The first that does not join ends the search: rows along
- * it do not touch in one buffer, so rows of dimensions outside it do not either. A whole array, or a slab of whole rows,
- * is one run whatever its rank.
+ * Dimensions of size 1 only shift the start, so they are dropped. Of the rest, innermost first, a
+ * dimension joins the run if stepping it lands exactly at the run's end in both buffers. The first
+ * that does not join ends the search: rows along it do not touch in one buffer, so rows of
+ * dimensions outside it do not either. A whole array, or a slab of whole rows, is one run whatever
+ * its rank.
  *
  * The remaining dimensions are walked like an odometer, in the order of the buffers.
  */

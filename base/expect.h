@@ -1,6 +1,7 @@
 /*
- * Memory that is looked at soon. Where thousands of things are in flight nothing of the next one is in a cache when its turn comes; so its lines begin to come from
- * memory while the one before is worked at. It is advice: any address will do, and NULL.
+ * Memory that is looked at soon. Where thousands of things are in flight nothing of the next one is
+ * in a cache when its turn comes; so its lines begin to come from memory while the one before is
+ * worked at. It is advice: any address will do, and NULL.
  */
 #ifndef BASE_EXPECT_H
 #define BASE_EXPECT_H

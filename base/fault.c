@@ -1,9 +1,9 @@
 /*
- * Fault points and seeded bugs. Both are small tables of armed names. A pass through a point that nobody armed costs
- * one relaxed load, so points may stand on hot paths of test builds.
+ * Fault points and seeded bugs. Both are small tables of armed names. A pass through a point that
+ * nobody armed costs one relaxed load, so points may stand on hot paths of test builds.
  *
- * A point stays in the table after it fired, marked so, until pl_fault_disarm() empties the table: a test learns there
- * whether its nth pass ever came.
+ * A point stays in the table after it fired, marked so, until pl_fault_disarm() empties the table:
+ * a test learns there whether its nth pass ever came.
  */
 #include "fault.h"
 

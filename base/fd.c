@@ -1,10 +1,11 @@
 /*
- * Memory by descriptor. An object's memory has no name that could be left behind: it lives as long as somebody has it
- * mapped or holds a descriptor. Size seals make a mapping safe against SIGBUS, because nobody, however confused, can
- * shrink the file under it; F_SEAL_SEAL stops whoever is handed the descriptor from adding seals of its own.
+ * Memory by descriptor. An object's memory has no name that could be left behind: it lives as long
+ * as somebody has it mapped or holds a descriptor. Size seals make a mapping safe against SIGBUS,
+ * because nobody, however confused, can shrink the file under it; F_SEAL_SEAL stops whoever is
+ * handed the descriptor from adding seals of its own.
  *
- * A read-only descriptor protects against mistakes of its holder, not against malice: one OS user can open it for
- * writing through /proc. The OS user is the boundary of trust.
+ * A read-only descriptor protects against mistakes of its holder, not against malice: one OS user
+ * can open it for writing through /proc. The OS user is the boundary of trust.
  */
 #include "fd.h"
 
@@ -179,7 +180,10 @@ plasmon_status_t pl_fd_send(int socket, const void *bytes, size_t length, const 
                                   : PLASMON_EIO; /* seqpacket sends all or nothing */
 }
 
-/* Take the descriptors out of a received message; those beyond `max` are closed. Returns how many there were. */
+/*
+ * Take the descriptors out of a received message; those beyond `max` are closed. Returns how many
+ * there were.
+ */
 static unsigned control_take(struct msghdr *message, int *out_fds, unsigned max)
 {
     unsigned total = 0;

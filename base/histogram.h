@@ -1,5 +1,6 @@
 /*
- * How long things took: counts in buckets whose bounds double, from a microsecond to 67 s, and the sum. Adding costs some nanoseconds and never fails.
+ * How long things took: counts in buckets whose bounds double, from a microsecond to 67 s, and the
+ * sum. Adding costs some nanoseconds and never fails.
  *
  * Plain numbers: whoever has one adds to it from one thread.
  */
@@ -42,8 +43,9 @@ static inline void pl_histogram_add(struct pl_histogram *histogram, uint64_t ns)
 /* How many times there are. */
 uint64_t pl_histogram_count(const struct pl_histogram *histogram);
 /*
- * The time that `q` of all (0 to 1) do not exceed, in ns, as Prometheus' histogram_quantile() has it: times are taken to be spread evenly over a bucket, and
- * what is beyond the last bound is taken to be there. 0: there are no times.
+ * The time that `q` of all (0 to 1) do not exceed, in ns, as Prometheus' histogram_quantile() has
+ * it: times are taken to be spread evenly over a bucket, and what is beyond the last bound is taken
+ * to be there. 0: there are no times.
  */
 uint64_t pl_histogram_quantile_ns(const struct pl_histogram *histogram, double q);
 

@@ -1,7 +1,8 @@
 /*
- * The boot id is drawn at each boot, so no two hosts share one, whatever their names are. Containers of one host have the same
- * boot id but cannot see each other's processes, so the pid namespace is part of the id: what is decided by it (pidfds,
- * SO_PEERCRED, shared memory) works exactly inside one.
+ * The boot id is drawn at each boot, so no two hosts share one, whatever their names are.
+ * Containers of one host have the same boot id but cannot see each other's processes, so the pid
+ * namespace is part of the id: what is decided by it (pidfds, SO_PEERCRED, shared memory) works
+ * exactly inside one.
  */
 #include "host.h"
 

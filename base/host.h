@@ -1,4 +1,7 @@
-/* What is told of the host. Which one is this? Two processes with the same id can hand each other descriptors and share memory. */
+/*
+ * What is told of the host. Which one is this? Two processes with the same id can hand each other
+ * descriptors and share memory.
+ */
 #ifndef BASE_HOST_H
 #define BASE_HOST_H
 
@@ -9,18 +12,22 @@
 
 #define PL_HOST_ID_BYTES 96
 
-/* The kernel's boot id and the pid namespace: "3f1c..-..:4026531836". "unknown:<host name>" when /proc does not tell. */
+/*
+ * The kernel's boot id and the pid namespace: "3f1c..-..:4026531836". "unknown:<host name>" when
+ * /proc does not tell.
+ */
 const char *pl_host_id(char out[PL_HOST_ID_BYTES]);
 
 /* Who listens at "unix:/path" or "host:port" is reached from this machine only. */
 bool pl_address_is_local(const char *address);
 
-#define PL_RUNTIME_FOLDER_BYTES \
-    78 /* of a socket there the whole path has 108 bytes: 30 are for its name */
+/* of a socket there the whole path has 108 bytes: 30 are for its name */
+#define PL_RUNTIME_FOLDER_BYTES 78
 
 /*
- * The folder of this user's sockets, logs and records, which may not be there yet: $XDG_RUNTIME_DIR/plasmon-UID, or /tmp/plasmon-UID where that is not
- * set, or cannot be used. Of the last of these `why` says what is wrong with it, and what is used instead; "" otherwise.
+ * The folder of this user's sockets, logs and records, which may not be there yet:
+ * $XDG_RUNTIME_DIR/plasmon-UID, or /tmp/plasmon-UID where that is not set, or cannot be used. Of
+ * the last of these `why` says what is wrong with it, and what is used instead; "" otherwise.
  */
 void pl_runtime_folder(char out[PL_RUNTIME_FOLDER_BYTES], char *why, size_t why_bytes);
 

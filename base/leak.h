@@ -1,6 +1,6 @@
 /*
- * Memory that nobody can reach any more, looked for by the address sanitizer in a process that ends by _exit(), which skips that look. In a build
- * without the sanitizer there is nothing to ask.
+ * Memory that nobody can reach any more, looked for by the address sanitizer in a process that ends
+ * by _exit(), which skips that look. In a build without the sanitizer there is nothing to ask.
  */
 #ifndef BASE_LEAK_H
 #define BASE_LEAK_H

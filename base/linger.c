@@ -1,7 +1,8 @@
 /*
- * What took t comes to light 3 % of t later at most. 50 us are well below what a host waits before it takes an idle processor away (200 us
- * with KVM); more than 20 us without a pause was measured to make frames small, and tasks in a row slow. Where many tasks are under way, any
- * time without one does: 20 us are some twenty tasks.
+ * What took t comes to light 3 % of t later at most. 50 us are well below what a host waits before
+ * it takes an idle processor away (200 us with KVM); more than 20 us without a pause was measured
+ * to make frames small, and tasks in a row slow. Where many tasks are under way, any time without
+ * one does: 20 us are some twenty tasks.
  */
 #include "base/linger.h"
 

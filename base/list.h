@@ -1,4 +1,7 @@
-/* Intrusive doubly linked lists. A head and a link are the same struct; a link that is in no list points to itself. */
+/*
+ * Intrusive doubly linked lists. A head and a link are the same struct; a link that is in no list
+ * points to itself.
+ */
 #ifndef BASE_LIST_H
 #define BASE_LIST_H
 

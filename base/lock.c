@@ -1,10 +1,12 @@
 /*
- * Ranked mutexes. Deadlock needs a cycle of threads, each holding one lock and waiting for the next. If every thread
- * locks in increasing rank there is no cycle, so debug builds need not see a deadlock happen: the first lock taken out of
- * order aborts, in any interleaving. (The idea is jemalloc's witness.)
+ * Ranked mutexes. Deadlock needs a cycle of threads, each holding one lock and waiting for the
+ * next. If every thread locks in increasing rank there is no cycle, so debug builds need not see a
+ * deadlock happen: the first lock taken out of order aborts, in any interleaving. (The idea is
+ * jemalloc's witness.)
  *
- * Each thread keeps the set of mutexes it holds, which nobody else reads, so the checks add no synchronisation and hide no
- * race from the thread sanitizer. `owner` and `held` in the mutex are for debuggers; only the holder writes them.
+ * Each thread keeps the set of mutexes it holds, which nobody else reads, so the checks add no
+ * synchronisation and hide no race from the thread sanitizer. `owner` and `held` in the mutex are
+ * for debuggers; only the holder writes them.
  */
 #include "lock.h"
 

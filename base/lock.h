@@ -1,6 +1,6 @@
 /*
- * Mutexes with ranks. A thread may only lock a higher rank than any it holds; debug builds keep each thread's held set
- * and abort at the first inversion.
+ * Mutexes with ranks. A thread may only lock a higher rank than any it holds; debug builds keep
+ * each thread's held set and abort at the first inversion.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H

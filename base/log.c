@@ -1,6 +1,7 @@
 /*
- * The log: one level and one sink a process. pl_log() formats on the stack and calls the sink in the caller's thread;
- * it takes no lock and allocates nothing, so it may be called with any lock held and when memory is gone.
+ * The log: one level and one sink a process. pl_log() formats on the stack and calls the sink in
+ * the caller's thread; it takes no lock and allocates nothing, so it may be called with any lock
+ * held and when memory is gone.
  *
  * The sink is set before other threads log and then stays. The level may change at any time.
  */
@@ -102,7 +103,10 @@ void pl_log_stderr(void *user, enum pl_log_level level, const char *module,
         line[length - 1] = '\n';
     }
 
-    /* One write a line, so that threads and processes do not mix. A log that cannot be written is nobody's error. */
+    /*
+     * One write a line, so that threads and processes do not mix. A log that cannot be written is
+     * nobody's error.
+     */
     if (write(STDERR_FILENO, line, (size_t)length) < 0) {
         return;
     }

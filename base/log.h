@@ -1,6 +1,6 @@
 /*
- * Logging: one line an event, lowercase, no full stop, to one sink a process (stderr by default in the daemons; nowhere
- * in the client library until the user gives a callback).
+ * Logging: one line an event, lowercase, no full stop, to one sink a process (stderr by default in
+ * the daemons; nowhere in the client library until the user gives a callback).
  */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H

@@ -1,7 +1,8 @@
 /*
  * INVARIANTS
  *
- *   (1) Between a key's home slot and the slot it is in there is no empty slot. So a lookup may stop at the first one.
+ *   (1) Between a key's home slot and the slot it is in there is no empty slot. So a lookup may
+ *       stop at the first one.
  *   (2) At most 3/4 of the slots are used. So there always is an empty slot, and lookups end.
  *
  * Removal keeps (1) without tombstones: it walks on and moves back each entry that may stand in the hole.
@@ -173,8 +174,9 @@ static uint64_t reversed(uint64_t x)
 }
 
 /*
- * The homes are counted with their bits reversed (an idea of Redis's SCAN): when the map grows, a home becomes two that have the same low bits, and
- * so both lie behind the cursor, or both before it.
+ * The homes are counted with their bits reversed (an idea of Redis's SCAN): when the map grows, a
+ * home becomes two that have the same low bits, and so both lie behind the cursor, or both before
+ * it.
  */
 bool pl_map_scan(const struct pl_map *map, uint64_t *io_cursor, pl_map_fn fn, void *user)
 {

@@ -1,6 +1,6 @@
 /*
- * Hash map from a non-zero uint64_t to a pointer: open addressing, linear probing, backward-shift deletion. Under 0 nothing is ever found:
- * keys may come from others.
+ * Hash map from a non-zero uint64_t to a pointer: open addressing, linear probing, backward-shift
+ * deletion. Under 0 nothing is ever found: keys may come from others.
  */
 #ifndef BASE_MAP_H
 #define BASE_MAP_H
@@ -31,14 +31,15 @@ void *pl_map_remove(struct pl_map *map, uint64_t key);  /* what was there, or NU
 int pl_map_next(const struct pl_map *map, size_t *io_index, uint64_t *out_key,
                 void **out_value);
 /*
- * The entries whose home is one slot, and on to the next: a pass over a map that changes between the steps. *io_cursor is 0 before the first one;
- * false: that was the last one. What is there all the time is seen once; what comes or goes meanwhile, once or not at all.
+ * The entries whose home is one slot, and on to the next: a pass over a map that changes between
+ * the steps. *io_cursor is 0 before the first one; false: that was the last one. What is there all
+ * the time is seen once; what comes or goes meanwhile, once or not at all.
  */
 typedef void (*pl_map_fn)(void *user, uint64_t key, void *value);
 bool pl_map_scan(const struct pl_map *map, uint64_t *io_cursor, pl_map_fn fn, void *user);
 /*
- * Some entry; NULL: there is none. *io_index says where to look first, and where it was found: who begins with 0 and removes all, one after the other,
- * passes over the map once.
+ * Some entry; NULL: there is none. *io_index says where to look first, and where it was found: who
+ * begins with 0 and removes all, one after the other, passes over the map once.
  */
 void *pl_map_some(const struct pl_map *map, size_t *io_index, uint64_t *out_key);
 

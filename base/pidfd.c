@@ -1,7 +1,8 @@
 /*
- * Killing a process and knowing that it has ended. A pid may be reused by another process between looking and killing; a
- * pidfd is that process and no other. It becomes readable when the process has ended, with all its threads, for anybody
- * who holds it: so a worker that is not our child can be fenced too.
+ * Killing a process and knowing that it has ended. A pid may be reused by another process between
+ * looking and killing; a pidfd is that process and no other. It becomes readable when the process
+ * has ended, with all its threads, for anybody who holds it: so a worker that is not our child can
+ * be fenced too.
  */
 #include "fd.h"
 
@@ -53,7 +54,10 @@ plasmon_status_t pl_pidfd_check(struct pl_err *err)
         call, strerror(error));
 }
 
-/* Field 22 of /proc/PID/stat, after the name, which may contain anything but is the last thing in parentheses. */
+/*
+ * Field 22 of /proc/PID/stat, after the name, which may contain anything but is the last thing in
+ * parentheses.
+ */
 /* What follows the name in /proc/PID/stat, which may have any byte in it. NULL: there is no such process. */
 static const char *read_stat(pid_t pid, char text[1024])
 {

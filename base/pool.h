@@ -1,8 +1,10 @@
 /*
- * Memory of one size that comes and goes all the time. What is put back is given out again before the allocator is asked: a pair of calls of the allocator
- * costs some 200 instructions once more pieces are out than it keeps at hand itself, and this a tenth of that.
+ * Memory of one size that comes and goes all the time. What is put back is given out again before
+ * the allocator is asked: a pair of calls of the allocator costs some 200 instructions once more
+ * pieces are out than it keeps at hand itself, and this a tenth of that.
  *
- * At most `count_max` pieces are kept; more go back to the allocator. With the address sanitizer none is, so that it sees who uses what has been freed.
+ * At most `count_max` pieces are kept; more go back to the allocator. With the address sanitizer
+ * none is, so that it sees who uses what has been freed.
  *
  * Threads: a pool belongs to one; memory may be put back into another pool of the same size.
  */

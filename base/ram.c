@@ -1,6 +1,7 @@
 /*
- * /proc/self/cgroup names the groups: "0::/a/b" for version 2, "9:memory:/a/b" for version 1. A limit of /a or of the root holds for /a/b, too, so each
- * of them is looked at. In a container the names may be those of the machine, while its own group is mounted as the root: then only the root
+ * /proc/self/cgroup names the groups: "0::/a/b" for version 2, "9:memory:/a/b" for version 1. A
+ * limit of /a or of the root holds for /a/b, too, so each of them is looked at. In a container the
+ * names may be those of the machine, while its own group is mounted as the root: then only the root
  * is found, and it is the right one.
  */
 #include "ram.h"

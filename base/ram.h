@@ -1,6 +1,7 @@
 /*
- * How much memory may this process use? Of the machine, or of the control groups that it is in (a container, a job, a systemd slice), whichever is
- * less: who takes more is killed, whatever the machine has.
+ * How much memory may this process use? Of the machine, or of the control groups that it is in (a
+ * container, a job, a systemd slice), whichever is less: who takes more is killed, whatever the
+ * machine has.
  *
  * Threads: any.
  */
@@ -11,8 +12,8 @@
 
 struct pl_ram {
     uint64_t total; /* that there is, or the smallest limit */
-    uint64_t
-        available; /* of it, without that anything else must be written out; caches of files count as free */
+    /* of it, without that anything else must be written out; caches of files count as free */
+    uint64_t available;
 };
 
 /* What cannot be read is no limit. 4 GiB when nothing can. */

@@ -27,7 +27,7 @@ static uint8_t level_of(uint64_t first, uint64_t last)
     return (uint8_t)(last == first ? 0 : 64 - __builtin_clzll(last - first));
 }
 
-/* ------------------------------------------------------------------------------------------------ kinds */
+/* -------------------------------------------------------------------------------- kinds */
 
 static bool kind_takes(const struct pl_span_kind *kind, const uint8_t *level, bool just)
 {
@@ -44,7 +44,10 @@ static unsigned kind_size(const struct pl_span_kind *kind)
     return (unsigned)kind->level[PL_SPAN_ROWS] + kind->level[PL_SPAN_IN_ROW];
 }
 
-/* Where there are as many kinds as can be, the smallest one whose cells are not smaller than it. The last one's are larger than all. */
+/*
+ * Where there are as many kinds as can be, the smallest one whose cells are not smaller than it.
+ * The last one's are larger than all.
+ */
 static uint32_t kind_larger(struct pl_spans *spans, const uint8_t *level)
 {
     struct pl_span_kind *last = &spans->kind[PL_SPAN_KINDS - 1];
@@ -127,7 +130,7 @@ static void kind_count(struct pl_spans *spans, const struct pl_span *span, int b
     spans->count += (uint32_t)by;
 }
 
-/* ------------------------------------------------------------------------------------------------ buckets */
+/* ------------------------------------------------------------------------------ buckets */
 
 static struct pl_list *bucket_at(const struct pl_spans *spans, uint32_t kind,
                                  const uint64_t *cell)
@@ -204,7 +207,7 @@ void pl_spans_remove(struct pl_spans *spans, struct pl_span *span)
     kind_count(spans, span, -1);
 }
 
-/* ------------------------------------------------------------------------------------------------ visits */
+/* ------------------------------------------------------------------------------- visits */
 
 /* What is visited: spans of one cell of a kind, or all that there are. */
 struct visit {

@@ -1,13 +1,17 @@
 /*
  * Parts of an array, and which of them meet another one: without a look at all of them.
  *
- * Where many parts of one array are kept, each has a span in two directions: the rows that it has something of, and from which element of a row to which, in C order.
- * Rows are the first dimension that is longer than 1, and all others lie in the row. Parts that share an element meet in both directions, so who looks for
- * the parts that meet a box looks at those whose spans meet the box's: of tiles of a matrix, of rows and of pieces of a vector, one to nine.
+ * Where many parts of one array are kept, each has a span in two directions: the rows that it has
+ * something of, and from which element of a row to which, in C order. Rows are the first dimension
+ * that is longer than 1, and all others lie in the row. Parts that share an element meet in both
+ * directions, so who looks for the parts that meet a box looks at those whose spans meet the box's:
+ * of tiles of a matrix, of rows and of pieces of a vector, one to nine.
  *
- * A span of 2^(l-1) + 1 to 2^l numbers is of level l. Those of one level in each direction are of a kind, and lie in the bucket of (kind, first >> l in each direction). One
- * that meets [a, b] begins at a - 2^l + 1 at the earliest, so for each kind a few buckets are looked at, and never more than there are; where none
- * goes over the end of its cell, as tiles whose sides are powers of 2 do not, only those that [a, b] is in itself.
+ * A span of 2^(l-1) + 1 to 2^l numbers is of level l. Those of one level in each direction are of a
+ * kind, and lie in the bucket of (kind, first >> l in each direction). One that meets [a, b] begins
+ * at a - 2^l + 1 at the earliest, so for each kind a few buckets are looked at, and never more than
+ * there are; where none goes over the end of its cell, as tiles whose sides are powers of 2 do not,
+ * only those that [a, b] is in itself.
  *
  * Threads: none of its own; who changes it excludes others.
  */
@@ -54,12 +58,18 @@ struct pl_spans {
 
 void pl_spans_init(struct pl_spans *spans);   /* allocates nothing */
 void pl_spans_finish(struct pl_spans *spans); /* what is in it is forgotten */
-/* `span` is in no spans, and stays where it is until it is removed. false: out of memory, and nothing was added. */
+/*
+ * `span` is in no spans, and stays where it is until it is removed. false: out of memory, and
+ * nothing was added.
+ */
 bool pl_spans_add(struct pl_spans *spans, struct pl_span *span,
                   const struct pl_span_at *at) PL_MUST_CHECK;
 void pl_spans_remove(struct pl_spans *spans,
                      struct pl_span *span); /* fine if it is in none */
-/* Each that meets it, once, in no order, until fn answers true; then so does this. fn may remove the one it is given, and add others. */
+/*
+ * Each that meets it, once, in no order, until fn answers true; then so does this. fn may remove
+ * the one it is given, and add others.
+ */
 typedef bool (*pl_span_fn)(void *user, struct pl_span *span);
 bool pl_spans_meet(struct pl_spans *spans, const struct pl_span_at *at, pl_span_fn fn,
                    void *user);

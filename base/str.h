@@ -31,7 +31,10 @@ static inline void pl_err_init(struct pl_err *err)
     err->status  = PLASMON_OK;
     err->text[0] = '\0';
 }
-/* Sets both and returns `status`, so that `return pl_err_set(err, PLASMON_ESHAPE, "...")` reads well. err may be NULL. */
+/*
+ * Sets both and returns `status`, so that `return pl_err_set(err, PLASMON_ESHAPE, "...")` reads
+ * well. err may be NULL.
+ */
 plasmon_status_t pl_err_set(struct pl_err *err, plasmon_status_t status, const char *format,
                             ...) PL_PRINTF(3, 4);
 

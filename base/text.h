@@ -1,11 +1,17 @@
-/* Texts of others, in places where a control character would do harm: a line of a log, a table on a terminal. */
+/*
+ * Texts of others, in places where a control character would do harm: a line of a log, a table on a
+ * terminal.
+ */
 #ifndef BASE_TEXT_H
 #define BASE_TEXT_H
 
 #include <stddef.h>
 #include <stdio.h>
 
-/* Where the first control character is: below a space, DEL, or, in UTF-8, U+0080 to U+009F. `length`: there is none. Any thread. */
+/*
+ * Where the first control character is: below a space, DEL, or, in UTF-8, U+0080 to U+009F.
+ * `length`: there is none. Any thread.
+ */
 static inline size_t pl_text_control(const char *text, size_t length)
 {
     for (size_t i = 0; i < length; i++) {
@@ -20,13 +26,16 @@ static inline size_t pl_text_control(const char *text, size_t length)
 }
 
 /*
- * `text` as it can be shown: a line end is followed by four spaces, so that no line of ours begins with what somebody else wrote, a tabulator stays, and what
- * would tell a terminal what to do is a question mark. What does not fit into `bytes`, which are at least 1, is left out. `text` and `out` do not overlap. Any thread.
+ * `text` as it can be shown: a line end is followed by four spaces, so that no line of ours begins
+ * with what somebody else wrote, a tabulator stays, and what would tell a terminal what to do is a
+ * question mark. What does not fit into `bytes`, which are at least 1, is left out. `text` and
+ * `out` do not overlap. Any thread.
  */
 void pl_text_clean(const char *text, char *out, size_t bytes);
 
 /*
- * A row of --help: `left` in so many columns, then `help`, in lines of at most 100 columns that begin below each other. Any thread.
+ * A row of --help: `left` in so many columns, then `help`, in lines of at most 100 columns that
+ * begin below each other. Any thread.
  */
 void pl_text_option(FILE *out, int columns, const char *left, const char *help);
 

@@ -8,24 +8,28 @@
  *   overlap.c                              a product beside transfers
  *   spill.c, spill_plan.c                  more values than a device has memory for, beside enough of it
  *   journal.c                              a head with a journal beside one without; parts in daemons.h
- *   hostile.c                              an honest client beside peers that are up to no good; parts in daemons.h
+ *   hostile.c                              an honest client beside peers that are up to no good;
+ *                                          parts in daemons.h
  *   tls.c                                  a cluster with mutual TLS beside one without; parts in daemons.h
  *   collectives.c                          all-reduce over all devices, beside a ring by hand
  *   gemm.c                                 a blocked product against one library call
  *   timelines*.c                           how one device waits for another; parts in timelines.h
  *   graphs/                                task graphs beside hand-written streams; parts in graphs/graph.h
- *   chaos/                                 faults and long runs beside programs with known results (stress/); parts in chaos/chaos.h
+ *   chaos/                                 faults and long runs beside programs with known results
+ *                                          (stress/); parts in chaos/chaos.h
  *   echo.c, raw*.c                         the yardsticks: the same machine without Plasmon
  *   report.c, report_json.c, plot.c        rows as a table, as JSON, as a picture
  *
- * RULES  A result is checked, byte by byte or against a reference, before it is timed. A yardstick is measured in the same run
- *        as what it stands beside, never quoted. What could not be measured is a note and not a number.
+ * RULES  A result is checked, byte by byte or against a reference, before it is timed. A yardstick
+ *        is measured in the same run as what it stands beside, never quoted. What could not be
+ *        measured is a note and not a number.
  *
- * Yardsticks that touch a device or serve an echo run in a forked child, and children are forked before this process makes its
- * first gRPC object and never while a cluster of it runs: neither gRPC nor a device driver survives a fork.
+ * Yardsticks that touch a device or serve an echo run in a forked child, and children are forked
+ * before this process makes its first gRPC object and never while a cluster of it runs: neither
+ * gRPC nor a device driver survives a fork.
  *
- * A benchmark has nothing to recover: functions named bench_must_... print what failed and exit with 1; the private cluster
- * and the children end with the process.
+ * A benchmark has nothing to recover: functions named bench_must_... print what failed and exit
+ * with 1; the private cluster and the children end with the process.
  *
  * Threads: everything here is called by the main thread only, unless it says otherwise.
  */
@@ -47,7 +51,7 @@ extern const struct cli_command bench_tasks, bench_transfer, bench_overlap, benc
     bench_timelines, bench_graphs, bench_remote, bench_collectives, bench_journal,
     bench_chaos, bench_soak, bench_hostile, bench_spill, bench_tls;
 
-/* ------------------------------------------------------------------------------------------------ rows (report.c) */
+/* ---------------------------------------------------------------------- rows (report.c) */
 
 /* One result. Zero means "there is none" for all numbers but x. Texts are constant or inside the row. */
 struct bench_row {
@@ -86,14 +90,14 @@ void bench_report_append(struct bench_report *report, const struct bench_report 
 /* Aligned columns on stdout, the machine above them. */
 void bench_report_print(const struct bench_report *report);
 /*
- * path NULL: nothing. false: it could not be written; says so. A file is replaced when the new one is complete: a benchmark
- * that writes after each row and is killed leaves the rows that it has.
+ * path NULL: nothing. false: it could not be written; says so. A file is replaced when the new one
+ * is complete: a benchmark that writes after each row and is killed leaves the rows that it has.
  */
 bool bench_report_write_json(const struct bench_report *report, const char *path);
 /* The same of a text. */
 bool bench_write_text(const struct pl_str *text, const char *path);
 
-/* ------------------------------------------------------------------------------------------------ pictures (plot.c) */
+/* -------------------------------------------------------------------- pictures (plot.c) */
 
 struct bench_plot {
     const char *title;
@@ -105,19 +109,23 @@ struct bench_plot {
     const char *rows; /* only those of this name; NULL: all */
 };
 /*
- * A line chart as SVG, log-log if the plot does not say otherwise: one line a series of those rows that have one and the given unit, and a dashed one for its limits.
- * Limits that are the same for all series are drawn once. path NULL: nothing.
+ * A line chart as SVG, log-log if the plot does not say otherwise: one line a series of those rows
+ * that have one and the given unit, and a dashed one for its limits. Limits that are the same for
+ * all series are drawn once. path NULL: nothing.
  */
 bool bench_plot_write(const struct bench_plot *plot, const struct bench_report *report,
                       const char *unit, const char *path);
 
-/* ------------------------------------------------------------------------------------------------ machine.c, stats.c */
+/* ------------------------------------------------------------------- machine.c, stats.c */
 
 /* "AMD EPYC, 64 cores; 8 x NVIDIA H200; plasmon 0.1.0 (1a2b3c4d5e6f)" */
 void bench_machine_describe(struct pl_str *out);
 /* How many GPUs this host shows to a program, without loading a driver. */
 uint32_t bench_machine_gpus(void);
-/* How many of so many are in a list like that of CUDA_VISIBLE_DEVICES (NULL: all): up to the first entry that is none of them, as the driver reads it. */
+/*
+ * How many of so many are in a list like that of CUDA_VISIBLE_DEVICES (NULL: all): up to the first
+ * entry that is none of them, as the driver reads it.
+ */
 uint32_t bench_visible_gpus(uint32_t gpus, const char *visible);
 
 /* Sorts. p in 0..1; nearest rank. 0 for no samples. */
@@ -132,7 +140,7 @@ void *bench_must_alloc(size_t bytes);
 uint32_t bench_parse_sizes(const char *text, uint64_t out[BENCH_SIZES_MAX]);
 double bench_memcpy_seconds(void *dst, const void *src, size_t bytes); /* median of 5 */
 
-/* ------------------------------------------------------------------------------------------------ cluster.c */
+/* ---------------------------------------------------------------------------- cluster.c */
 
 struct bench_cluster {
     struct plasmon_client *client;
@@ -141,8 +149,9 @@ struct bench_cluster {
     struct plasmon_device_info info[64];
 };
 /*
- * transfer, policy NULL: auto; cpu_devices 0 with GPUs: none. Connects to $PLASMON_ADDRESS when it is set, unless the cluster must be
- * a private one: because it is to have this route or policy, or because is_private says so.
+ * transfer, policy NULL: auto; cpu_devices 0 with GPUs: none. Connects to $PLASMON_ADDRESS when it
+ * is set, unless the cluster must be a private one: because it is to have this route or policy, or
+ * because is_private says so.
  */
 struct bench_cluster_config {
     const char *gpus;
@@ -160,7 +169,10 @@ struct bench_cluster_config {
 void bench_must_start(struct bench_cluster *cluster,
                       const struct bench_cluster_config *config);
 void bench_cluster_finish(struct bench_cluster *cluster);
-/* The device of that index, of which a cluster that machines left has gaps; ends with a text that begins with `option` if there is none. */
+/*
+ * The device of that index, of which a cluster that machines left has gaps; ends with a text that
+ * begins with `option` if there is none.
+ */
 const struct plasmon_device_info *bench_must_device(const struct bench_cluster *cluster,
                                                     uint32_t index, const char *option);
 /* Any thread. */
@@ -199,7 +211,7 @@ void bench_must_status(struct bench_cluster *cluster, struct bench_status *out);
 /* There were copies between devices, and all of them went by "peer", "host" or "nccl". */
 bool bench_all_by(const struct bench_status *status, const char *route);
 
-/* ------------------------------------------------------------------------------------------------ echo.c */
+/* ------------------------------------------------------------------------------- echo.c */
 
 /* Another process that sends back each message, over a Unix socket and the same rpc/ that Plasmon uses. */
 struct bench_echo;
@@ -210,11 +222,11 @@ void bench_must_connect_echo(struct bench_echo *echo);
 void bench_must_ping(struct bench_echo *echo, double *seconds, size_t count);
 void bench_echo_destroy(struct bench_echo *echo);
 
-/* ------------------------------------------------------------------------------------------------ raw yardsticks */
+/* ----------------------------------------------------------------------- raw yardsticks */
 
 /*
- * Runs `measure` in a forked child, which fills result[count]; exits when the child fails. Results are doubles, seconds or whatever
- * the two agree on; a negative one means "not possible here".
+ * Runs `measure` in a forked child, which fills result[count]; exits when the child fails. Results
+ * are doubles, seconds or whatever the two agree on; a negative one means "not possible here".
  */
 typedef plasmon_status_t (*bench_raw_fn)(const void *config, double *result, size_t count,
                                          struct pl_err *err);
@@ -238,7 +250,8 @@ enum bench_raw_figure {
     BENCH_RAW_PEER_CHAIN,   /* the same, each from the one before, in pieces */
     BENCH_RAW_PEER_DUPLEX, /* seconds for two copies, one each way between the first two, many in a row */
     BENCH_RAW_PEER_ALL, /* seconds for one copy from each to each, many in a row */
-    BENCH_RAW_PEER_WORD, /* as BENCH_RAW_PEER, and each copy says by a word that it is over: in the same stream, */
+    /* as BENCH_RAW_PEER, and each copy says by a word that it is over: in the same stream, */
+    BENCH_RAW_PEER_WORD,
     BENCH_RAW_PEER_WORD_TURNS,  /* in two streams by turns, */
     BENCH_RAW_PEER_WORD_BESIDE, /* or written by another stream */
     BENCH_RAW_PEER_HALVES,      /* one copy, its halves on two streams */
@@ -291,7 +304,7 @@ plasmon_status_t bench_raw_gemm_run(const void *config, double *result, size_t c
 plasmon_status_t bench_raw_pinned_run(const void *config, double *result, size_t count,
                                       struct pl_err *err);
 
-/* ------------------------------------------------------------------------------------------------ tasks */
+/* -------------------------------------------------------------------------------- tasks */
 
 struct bench_tasks_run {
     struct bench_cluster cluster;

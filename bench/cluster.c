@@ -79,7 +79,7 @@ struct plasmon_shape bench_shape(plasmon_dtype_t dtype, uint32_t ndim, int64_t r
     return (struct plasmon_shape){.dtype = dtype, .ndim = ndim, .dim = {rows, columns}};
 }
 
-/* ------------------------------------------------------------------------------------------------ tasks */
+/* -------------------------------------------------------------------------------- tasks */
 
 struct plasmon_ref *bench_must_task(struct bench_cluster *cluster, const char *function,
                                     const struct plasmon_arg *args, uint32_t arg_count,
@@ -148,7 +148,7 @@ void bench_must_release(struct bench_cluster *cluster, struct plasmon_ref **refs
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ status */
+/* ------------------------------------------------------------------------------- status */
 
 /* The number after "name": in our own head's JSON, which has no spaces; 0 when it is not there. */
 static uint64_t find_number(const char *json, const char *name)

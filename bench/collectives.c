@@ -1,8 +1,11 @@
 /*
- * `plasmon bench collectives`: all-reduce (sum of f32) over all devices, by size and by way (plasmon_collective_options.way): one at a time, with new
- * results and in place, and many in a row, each on the results of the one before. Beside it, in the same run, on GPUs bare NCCL
- * (raw_all_reduce.c), and beside what goes by NCCL the same in a process a device, as Plasmon has it (raw_nccl.c); on CPU devices a ring by
- * hand on threads, one a device: memcpy of a neighbour's segment and an addition, with a barrier between steps. Bytes per second are those of NCCL's tests: a member's bytes over the time (algorithm bandwidth).
+ * `plasmon bench collectives`: all-reduce (sum of f32) over all devices, by size and by way
+ * (plasmon_collective_options.way): one at a time, with new results and in place, and many in a
+ * row, each on the results of the one before. Beside it, in the same run, on GPUs bare NCCL
+ * (raw_all_reduce.c), and beside what goes by NCCL the same in a process a device, as Plasmon has
+ * it (raw_nccl.c); on CPU devices a ring by hand on threads, one a device: memcpy of a neighbour's
+ * segment and an addition, with a barrier between steps. Bytes per second are those of NCCL's
+ * tests: a member's bytes over the time (algorithm bandwidth).
  *
  * Each size is checked on every device before it is timed: members of device i are all i + 1.
  */
@@ -54,7 +57,7 @@ const struct cli_command bench_collectives = {
     .run          = run_collectives,
 };
 
-/* ------------------------------------------------------------------------------------------------ by hand */
+/* ------------------------------------------------------------------------------ by hand */
 
 struct ring {
     uint32_t count;
@@ -164,7 +167,7 @@ static double ring_median(uint32_t count, uint64_t elements)
     return bench_percentile(seconds, ROUNDS, 0.5);
 }
 
-/* ------------------------------------------------------------------------------------------------ by Plasmon */
+/* --------------------------------------------------------------------------- by Plasmon */
 
 static const char *const way_names[] = {[PLASMON_WAY_AUTO]    = "auto",
                                         [PLASMON_WAY_DIRECT]  = "direct",
@@ -315,7 +318,10 @@ static void measure(struct collectives *c, uint64_t bytes, uint32_t way,
         all_reduce_median(c, elements, way, true, count), than->name, than->in_a_row);
 }
 
-/* Bare NCCL, in one process, and in a process a device as teams are; each seconds in a row and of one, a size. NULL: not measured. */
+/*
+ * Bare NCCL, in one process, and in a process a device as teams are; each seconds in a row and of
+ * one, a size. NULL: not measured.
+ */
 struct bare {
     const double *nccl;
     const double *team;
@@ -374,7 +380,10 @@ static void measure_all(struct collectives *c, const uint64_t *sizes, uint32_t c
     }
 }
 
-/* Before the cluster is there, and by a process of its own. NULL: not possible here, and the report says why. */
+/*
+ * Before the cluster is there, and by a process of its own. NULL: not possible here, and the report
+ * says why.
+ */
 static const double *measure_bare(struct collectives *c, bench_raw_fn measure_it,
                                   uint32_t gpus, const uint64_t *sizes, uint32_t count,
                                   double *result)

@@ -26,7 +26,7 @@ enum {
 
 static char folder[BENCH_FOLDER_BYTES];
 
-/* ------------------------------------------------------------------------------------------------ folders */
+/* ------------------------------------------------------------------------------ folders */
 
 void bench_must_make_folder(char out[BENCH_FOLDER_BYTES])
 {
@@ -69,11 +69,11 @@ const char *bench_must_folder(void)
     return folder;
 }
 
-/* ------------------------------------------------------------------------------------------------ processes */
+/* ---------------------------------------------------------------------------- processes */
 
 /*
- * In the child, which has our memory until it runs the program: only system calls. (A fork would run gRPC's handlers, and copy the page tables of a
- * cluster's memory.)
+ * In the child, which has our memory until it runs the program: only system calls. (A fork would
+ * run gRPC's handlers, and copy the page tables of a cluster's memory.)
  */
 static _Noreturn void become(const char *const *argv, int log, int pass, int pass_as,
                              pid_t parent)
@@ -226,7 +226,7 @@ uint64_t bench_daemon_memory(pid_t pid)
     return (uint64_t)kib << 10;
 }
 
-/* ------------------------------------------------------------------------------------------------ coming up */
+/* ---------------------------------------------------------------------------- coming up */
 
 bool bench_daemon_listens(pid_t pid, const char *socket_path)
 {

@@ -1,6 +1,6 @@
 /*
- * Daemons that a benchmark starts, kills and starts again, with their sockets and logs in a folder of their own. They end with this process,
- * however it ends.
+ * Daemons that a benchmark starts, kills and starts again, with their sockets and logs in a folder
+ * of their own. They end with this process, however it ends.
  */
 #ifndef BENCH_DAEMONS_H
 #define BENCH_DAEMONS_H
@@ -20,8 +20,9 @@ void bench_remove_folder(const char *folder);
 const char *bench_must_folder(void);
 
 /*
- * argv[0] is the program's path; what it says goes to `log`, behind what is there. pass: a descriptor that it has under the number pass_as, or
- * -1. An interrupt of the terminal is ours alone.
+ * argv[0] is the program's path; what it says goes to `log`, behind what is there. pass: a
+ * descriptor that it has under the number pass_as, or -1. An interrupt of the terminal is ours
+ * alone.
  */
 pid_t bench_must_run(const char *log, const char *const *argv, int pass, int pass_as);
 /* The same with a log of that name in the folder of bench_must_folder(). */
@@ -42,7 +43,10 @@ double bench_status_number(pid_t pid, const char *key);
 uint64_t bench_daemon_memory(pid_t pid);
 /* Until somebody listens there. false: the daemon has ended, and is reaped, or a minute is over. */
 bool bench_daemon_listens(pid_t pid, const char *socket_path);
-/* Of a daemon in the folder of bench_must_folder(): otherwise prints the logs, which go with it, and exits. */
+/*
+ * Of a daemon in the folder of bench_must_folder(): otherwise prints the logs, which go with it,
+ * and exits.
+ */
 void bench_must_listen(pid_t pid, const char *socket_path);
 
 #endif

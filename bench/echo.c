@@ -1,10 +1,11 @@
 /*
- * The yardstick of a task's round trip: one message there and one back, in lock-step, through the same rpc/ and over a
- * Unix socket, with nothing behind it. A task goes client -> head -> worker -> head -> client, so two such trips are what the
- * transport alone costs it.
+ * The yardstick of a task's round trip: one message there and one back, in lock-step, through the
+ * same rpc/ and over a Unix socket, with nothing behind it. A task goes client -> head -> worker ->
+ * head -> client, so two such trips are what the transport alone costs it.
  *
- * The other side is a process, as the head is: a thread of ours would share our scheduler slot and caches. The waiting is what
- * plasmon_wait() does too: a callback on the loop's thread wakes the caller.
+ * The other side is a process, as the head is: a thread of ours would share our scheduler slot and
+ * caches. The waiting is what plasmon_wait() does too: a callback on the loop's thread wakes the
+ * caller.
  */
 #include <errno.h>
 #include <signal.h>
@@ -39,7 +40,7 @@ struct bench_echo {
     bool closed;
 };
 
-/* ------------------------------------------------------------------------------------------------ the other side */
+/* ----------------------------------------------------------------------- the other side */
 
 static void echo_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
                          size_t length)
@@ -123,7 +124,7 @@ struct bench_echo *bench_must_fork_echo(void)
     return echo;
 }
 
-/* ------------------------------------------------------------------------------------------------ our side */
+/* ----------------------------------------------------------------------------- our side */
 
 static void ping_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
                          size_t length)

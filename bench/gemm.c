@@ -1,10 +1,12 @@
 /*
- * `plasmon bench gemm`: C = A B in fp64, cut into square blocks that are objects, on one device and on all; beside it one
- * library call for the whole product. The blocks of A and B are tiles of one random matrix each, made where they are first used.
+ * `plasmon bench gemm`: C = A B in fp64, cut into square blocks that are objects, on one device and
+ * on all; beside it one library call for the whole product. The blocks of A and B are tiles of one
+ * random matrix each, made where they are first used.
  *
- * CHECK (Freivalds)  For a random vector x, C x must be A (B x), up to rounding: three passes over the blocks, as they come
- *                    from plasmon_get(), instead of a product of our own. A wrong block slips through with probability 0 for
- *                    all practical purposes, as x is real-valued.
+ * CHECK (Freivalds) For a random vector x, C x must be A (B x), up to rounding: three passes over
+ * the blocks, as they come
+ *                    from plasmon_get(), instead of a product of our own. A wrong block slips
+ *                    through with probability 0 for all practical purposes, as x is real-valued.
  */
 #include <math.h>
 #include <stdio.h>
@@ -67,7 +69,7 @@ static int device_of(const struct gemm *gemm, uint32_t i, uint32_t j)
     return (int)((i + j * gemm->side) % gemm->devices);
 }
 
-/* ------------------------------------------------------------------------------------------------ tasks */
+/* -------------------------------------------------------------------------------- tasks */
 
 static void make_matrix(struct gemm *gemm, block_grid grid, int64_t seed)
 {
@@ -155,7 +157,7 @@ static void release_matrix(struct gemm *gemm, block_grid grid)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ check */
+/* -------------------------------------------------------------------------------- check */
 
 /* out = grid x */
 static void multiply(struct gemm *gemm, block_grid grid, const double *x, double *out)
@@ -210,7 +212,7 @@ static void check(struct gemm *gemm)
     pl_free(got);
 }
 
-/* ------------------------------------------------------------------------------------------------ figures */
+/* ------------------------------------------------------------------------------ figures */
 
 static void measure(struct gemm *gemm, uint32_t rows, uint32_t block, uint32_t devices,
                     double raw_seconds)

@@ -1,11 +1,13 @@
 /*
  * `plasmon bench hostile`: how fast an honest client is beside peers that are up to no good.
  *
- * A cluster of its own (a head, a store with a CPU device), a client of this process, and a process that is one enemy at a time. Rounds without the
- * enemy, with the enemy at the head, and with the same enemy at a listener behind which there is nothing are taken in turns, so what else the machine does is
- * in all of them. The last kind is what the enemy costs the machine and not the head: on few processors the enemy's own work is a part of what is
- * missing. What an enemy does a second is bounded (RATE): the question is what it costs the head to deal with it, not who gets more of the
- * processor. The results of tasks are right at the end, or it fails.
+ * A cluster of its own (a head, a store with a CPU device), a client of this process, and a process
+ * that is one enemy at a time. Rounds without the enemy, with the enemy at the head, and with the
+ * same enemy at a listener behind which there is nothing are taken in turns, so what else the
+ * machine does is in all of them. The last kind is what the enemy costs the machine and not the
+ * head: on few processors the enemy's own work is a part of what is missing. What an enemy does a
+ * second is bounded (RATE): the question is what it costs the head to deal with it, not who gets
+ * more of the processor. The results of tasks are right at the end, or it fails.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +25,8 @@
 #define TOKEN          "of this benchmark"
 #define TARGET         0.8
 #define CPU_NS         UINT64_C(2000000000)
-#define MEMORY_MIB \
-    64 /* 500 connections, at 17 KiB each (docs/security.md), eight times over */
+/* 500 connections, at 17 KiB each (docs/security.md), eight times over */
+#define MEMORY_MIB 64
 
 struct hostile_options {
     uint32_t tasks;
@@ -70,7 +72,7 @@ struct hostile {
     struct plasmon_ref **refs;
 };
 
-/* ------------------------------------------------------------------------------------------------ enemies */
+/* ------------------------------------------------------------------------------ enemies */
 
 static const struct enemy {
     const char *name;
@@ -92,7 +94,7 @@ static const struct enemy {
 };
 #define ENEMIES "flood,silent,dribble,rubbish,mute,foreign,giant,half"
 
-/* ------------------------------------------------------------------------------------------------ the honest one */
+/* ----------------------------------------------------------------------- the honest one */
 
 static double run_tasks(struct hostile *hostile, uint32_t count, uint32_t depth)
 {
@@ -128,7 +130,7 @@ static void check_result(struct hostile *hostile)
     bench_must_release(&hostile->cluster, &ref, 1);
 }
 
-/* ------------------------------------------------------------------------------------------------ rounds */
+/* ------------------------------------------------------------------------------- rounds */
 
 enum beside { ALONE, NOBODY, HEAD, BESIDES }; /* whom the enemy is against */
 
@@ -206,7 +208,10 @@ static void add_memory(struct hostile *hostile, const struct enemy *enemy, uint6
     bench_report_add(&hostile->report, &row);
 }
 
-/* What of a processor, and how much more memory, the head needs for the enemy alone, and the enemy itself: whatever else the machine does, it is the same. */
+/*
+ * What of a processor, and how much more memory, the head needs for the enemy alone, and the enemy
+ * itself: whatever else the machine does, it is the same.
+ */
 static void add_cpu(struct hostile *hostile, const struct enemy *enemy)
 {
     uint64_t began_ns, took_ns, head_ns, enemy_ns;
@@ -252,7 +257,7 @@ static void measure(struct hostile *hostile, const struct enemy *enemy)
     add_cpu(hostile, enemy);
 }
 
-/* ------------------------------------------------------------------------------------------------ the cluster */
+/* -------------------------------------------------------------------------- the cluster */
 
 /* Before there is anything of gRPC in this process. */
 static void fork_others(struct hostile *hostile)

@@ -1,6 +1,7 @@
 /*
- * The enemies of `plasmon bench hostile`. Each is a thread that does one thing until it is told to stop, so often a second that the question is what
- * it costs the head to deal with it, and not who gets more of the processor. They run in a process of their own (hostile_party.c).
+ * The enemies of `plasmon bench hostile`. Each is a thread that does one thing until it is told to
+ * stop, so often a second that the question is what it costs the head to deal with it, and not who
+ * gets more of the processor. They run in a process of their own (hostile_party.c).
  */
 #ifndef BENCH_HOSTILE_H
 #define BENCH_HOSTILE_H
@@ -39,7 +40,7 @@ void *hostile_foreign(void *user);
 void *hostile_giant(void *user);
 void *hostile_half(void *user);
 
-/* ------------------------------------------------------------------------------------------------ hostile_party.c */
+/* ---------------------------------------------------------------------- hostile_party.c */
 
 /* The enemies' process. */
 struct hostile_party {
@@ -52,7 +53,10 @@ void hostile_must_fork_party(struct hostile_party *party, const char *token);
 void hostile_begin(struct hostile_party *party, void *(*run)(void *user),
                    const char *address);
 void hostile_end(struct hostile_party *party);
-/* Listeners behind which there is nothing: one closes each connection, one is a gRPC server that refuses each call. Both addresses: unix:PATH. */
+/*
+ * Listeners behind which there is nothing: one closes each connection, one is a gRPC server that
+ * refuses each call. Both addresses: unix:PATH.
+ */
 void hostile_must_fork_nobody(const char *closes, const char *refuses);
 
 #endif

@@ -1,9 +1,11 @@
 /*
- * The processes of `plasmon bench hostile` that are neither the cluster nor the honest client: the enemies', which is told what to be and against
- * whom, and nobody's, which is what the enemies are measured against besides the head.
+ * The processes of `plasmon bench hostile` that are neither the cluster nor the honest client: the
+ * enemies', which is told what to be and against whom, and nobody's, which is what the enemies are
+ * measured against besides the head.
  *
- * The enemy has a process of its own so that its work is not done by threads of the honest client, and its processor time can be told apart. Nobody is what
- * an enemy costs the machine and not the head: for those that only connect, a listener that closes whatever it accepts; for those that
+ * The enemy has a process of its own so that its work is not done by threads of the honest client,
+ * and its processor time can be told apart. Nobody is what an enemy costs the machine and not the
+ * head: for those that only connect, a listener that closes whatever it accepts; for those that
  * make calls, a gRPC server that refuses each one.
  *
  * Both are forked before this process makes its first gRPC object, and end with it.
@@ -44,7 +46,7 @@ static pid_t must_fork(void)
     return child;
 }
 
-/* ------------------------------------------------------------------------------------------------ the enemies' process */
+/* ----------------------------------------------------------------- the enemies' process */
 
 /* Begins and ends enemies as it is told; each order is answered when it is done. */
 static _Noreturn void obey(int fd, const char *token)
@@ -113,7 +115,7 @@ void hostile_end(struct hostile_party *party)
     must_obey(party, &(struct order){0});
 }
 
-/* ------------------------------------------------------------------------------------------------ nobody */
+/* ------------------------------------------------------------------------------- nobody */
 
 /* Accepts and closes. */
 static _Noreturn void hang_up(int listener)

@@ -1,4 +1,7 @@
-/* Enemies that never get as far as a call: connections of a head that come and go, stay and say nothing, dribble, or speak something else. */
+/*
+ * Enemies that never get as far as a call: connections of a head that come and go, stay and say
+ * nothing, dribble, or speak something else.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /*
- * Enemies that make calls: sessions with the tokens and numbers of others, sessions that are welcome and then send lists over the limits, and sessions
- * that are half-closed before a word is said. All over one connection that stays, so what is measured is the calls.
+ * Enemies that make calls: sessions with the tokens and numbers of others, sessions that are
+ * welcome and then send lists over the limits, and sessions that are half-closed before a word is
+ * said. All over one connection that stays, so what is measured is the calls.
  */
 #include <string.h>
 
@@ -38,7 +39,7 @@ static void must(plasmon_status_t status)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ what it says */
+/* ------------------------------------------------------------------------- what it says */
 
 static void say(struct rpc_stream *stream, const ProtobufCMessage *message)
 {
@@ -66,8 +67,8 @@ static void say_hello(struct rpc_stream *stream, uint64_t session)
 }
 
 /*
- * A header, and behind it more than a frame may have: a list of 100000 numbers, or a list that says it is of 2 GiB. The bytes are made once,
- * since what is measured is what they cost the other side.
+ * A header, and behind it more than a frame may have: a list of 100000 numbers, or a list that says
+ * it is of 2 GiB. The bytes are made once, since what is measured is what they cost the other side.
  */
 static void say_giant(struct rpc_stream *stream, const Plasmon__V1__Welcome *welcome,
                       bool claims)
@@ -105,7 +106,7 @@ static void giant_make(void)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ its calls */
+/* ---------------------------------------------------------------------------- its calls */
 
 static void call_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
                          size_t length)

@@ -1,9 +1,10 @@
 /*
  * `plasmon bench journal`: what a head that can be killed costs, and how soon it goes on.
  *
- * Two clusters at once, each a head and a store with a CPU device, the one with a journal in a Redis of its own (appendfsync everysec) and the other
- * without. Rounds are taken in turns, so what else the machine does is in both. CPU is that of the whole processes, gRPC included. At the end the head
- * with the journal is killed while many objects exist, and started again.
+ * Two clusters at once, each a head and a store with a CPU device, the one with a journal in a
+ * Redis of its own (appendfsync everysec) and the other without. Rounds are taken in turns, so what
+ * else the machine does is in both. CPU is that of the whole processes, gRPC included. At the end
+ * the head with the journal is killed while many objects exist, and started again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +79,7 @@ struct journal {
     struct plasmon_ref **refs;
 };
 
-/* ------------------------------------------------------------------------------------------------ the processes */
+/* ------------------------------------------------------------------------ the processes */
 
 static void start_redis(struct journal *journal)
 {
@@ -146,7 +147,7 @@ static void start_side(struct journal *journal, struct side *side, const char *n
     bench_must_start(&side->cluster, &(struct bench_cluster_config){0});
 }
 
-/* ------------------------------------------------------------------------------------------------ what a task costs */
+/* -------------------------------------------------------------------- what a task costs */
 
 /* `count` tasks, up to `depth` of them not waited for; seconds. */
 static double run_tasks(struct journal *journal, struct side *side, uint32_t count,
@@ -257,7 +258,7 @@ static void measure_costs(struct journal *journal)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ how soon it goes on */
+/* ------------------------------------------------------------------ how soon it goes on */
 
 static void make_objects(struct journal *journal, struct plasmon_ref **objects)
 {
@@ -332,7 +333,7 @@ static void measure_deaths(struct journal *journal)
     pl_free(objects);
 }
 
-/* ------------------------------------------------------------------------------------------------ the command */
+/* -------------------------------------------------------------------------- the command */
 
 static int run_journal(int argc, char **argv)
 {

@@ -1,9 +1,11 @@
 /*
- * `plasmon bench overlap`: how much a matrix product slows down beside transfers, and transfers beside a product, by each route. Two
- * devices: the first sends objects, the second receives them, and products run on one of the two.
+ * `plasmon bench overlap`: how much a matrix product slows down beside transfers, and transfers
+ * beside a product, by each route. Two devices: the first sends objects, the second receives them,
+ * and products run on one of the two.
  *
- * All objects are made before the clock starts, so that nothing but copies runs beside the products. To see how fast A is while B runs, B
- * must outlast A: the product is timed beside transfers that take longer, and the transfers beside a product that does.
+ * All objects are made before the clock starts, so that nothing but copies runs beside the
+ * products. To see how fast A is while B runs, B must outlast A: the product is timed beside
+ * transfers that take longer, and the transfers beside a product that does.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +14,8 @@
 
 #define ROUNDS      3u
 #define OBJECTS_MAX 512u
-#define RUN_SECONDS \
-    0.15 /* a run of either takes about so long, when there is memory for it */
+/* a run of either takes about so long, when there is memory for it */
+#define RUN_SECONDS 0.15
 
 struct overlap_options {
     uint32_t rows;
@@ -56,7 +58,7 @@ struct overlap {
     int device;
 };
 
-/* ------------------------------------------------------------------------------------------------ what runs */
+/* ---------------------------------------------------------------------------- what runs */
 
 static struct plasmon_ref *random_matrix(struct overlap *overlap, int64_t seed)
 {
@@ -138,7 +140,7 @@ static void finish_products(struct overlap *overlap, struct plasmon_ref *last)
     bench_must_release(&overlap->cluster, &last, 1);
 }
 
-/* ------------------------------------------------------------------------------------------------ times */
+/* -------------------------------------------------------------------------------- times */
 
 static double products_alone(struct overlap *overlap, uint32_t count)
 {
@@ -185,7 +187,7 @@ static double together(struct overlap *overlap, uint32_t products, bool time_pro
     return seconds;
 }
 
-/* ------------------------------------------------------------------------------------------------ figures */
+/* ------------------------------------------------------------------------------ figures */
 
 static double median(struct overlap *overlap, uint32_t products, int what)
 {

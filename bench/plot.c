@@ -1,7 +1,8 @@
 /*
- * A report's lines as an SVG picture: log-log, because sizes and rates span many decades, but for axes that the plot wants linear. Solid lines
- * with dots are what was measured, dashed lines of the same colour their yardsticks (grey: one for all). No script, no fonts to fetch: any
- * browser shows it.
+ * A report's lines as an SVG picture: log-log, because sizes and rates span many decades, but for
+ * axes that the plot wants linear. Solid lines with dots are what was measured, dashed lines of the
+ * same colour their yardsticks (grey: one for all). No script, no fonts to fetch: any browser shows
+ * it.
  */
 #include <errno.h>
 #include <math.h>
@@ -61,7 +62,7 @@ static double axis_at(const struct axis *axis, double value)
     return axis->from + part * (axis->to - axis->from);
 }
 
-/* ------------------------------------------------------------------------------------------------ what is in it */
+/* ------------------------------------------------------------------------ what is in it */
 
 static const struct bench_row *row_at(const struct picture *picture, size_t index)
 {
@@ -161,7 +162,7 @@ static bool survey(struct picture *picture)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ drawing */
+/* ------------------------------------------------------------------------------ drawing */
 
 static void put_text(struct picture *picture, double x, double y, const char *more,
                      const char *text)

@@ -1,4 +1,7 @@
-/* Yardsticks in a child of their own: it opens the devices alone, says its figures through a pipe, and leaves nothing behind. */
+/*
+ * Yardsticks in a child of their own: it opens the devices alone, says its figures through a pipe,
+ * and leaves nothing behind.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,9 +1,11 @@
 /*
- * NCCL's all-reduce without Plasmon: one process, one communicator a GPU (ncclCommInitAll), a stream each, sums of f32 from one array into
- * another; many in a row, and one at a time. What `plasmon bench collectives` is held against.
+ * NCCL's all-reduce without Plasmon: one process, one communicator a GPU (ncclCommInitAll), a
+ * stream each, sums of f32 from one array into another; many in a row, and one at a time. What
+ * `plasmon bench collectives` is held against.
  *
- * NCCL_NVLS_ENABLE is 0, as for Plasmon's own use of NCCL: multicast groups outlive a process that is killed. All other settings are the
- * environment's. What of NCCL's ABI is used is declared here, so that a build needs none.
+ * NCCL_NVLS_ENABLE is 0, as for Plasmon's own use of NCCL: multicast groups outlive a process that
+ * is killed. All other settings are the environment's. What of NCCL's ABI is used is declared here,
+ * so that a build needs none.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -73,7 +75,7 @@ static plasmon_status_t nccl_fail(const struct all_reduce *all, int error, const
                                               all->nccl.ncclGetErrorString(error));
 }
 
-/* ------------------------------------------------------------------------------------------------ set-up; the process ends after */
+/* ------------------------------------------------------- set-up; the process ends after */
 
 static plasmon_status_t nccl_load(struct nccl *nccl, struct pl_err *err)
 {
@@ -163,7 +165,7 @@ static plasmon_status_t open_all(struct all_reduce *all, struct pl_err *err)
         "ncclCommInitAll", err);
 }
 
-/* ------------------------------------------------------------------------------------------------ measuring */
+/* ---------------------------------------------------------------------------- measuring */
 
 static plasmon_status_t enqueue(struct all_reduce *all, uint64_t elements,
                                 struct pl_err *err)

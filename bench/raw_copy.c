@@ -1,6 +1,7 @@
 /*
- * Copies without Plasmon: the ceilings of the routes. Same memory (exported chunks), same copy calls, same 16 pinned slots of
- * 8 MiB a receiver on the host route, but nobody to ask and nothing to decide: one thread that enqueues and then waits.
+ * Copies without Plasmon: the ceilings of the routes. Same memory (exported chunks), same copy
+ * calls, same 16 pinned slots of 8 MiB a receiver on the host route, but nobody to ask and nothing
+ * to decide: one thread that enqueues and then waits.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -19,7 +20,7 @@
 #define SPAN_BYTES     (4ull << 30)
 #define SPAN_BYTES_CPU (64ull << 20)
 
-/* ------------------------------------------------------------------------------------------------ set-up; the process ends after */
+/* ------------------------------------------------------- set-up; the process ends after */
 
 static plasmon_status_t map_source(struct raw *raw, struct raw_device *to, uint32_t index)
 {
@@ -159,7 +160,7 @@ static plasmon_status_t open_all(struct raw *raw, const struct bench_raw_copy *c
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ figures */
+/* ------------------------------------------------------------------------------ figures */
 
 static plasmon_status_t streams_sync(struct raw_device *it, struct pl_err *err)
 {
@@ -267,7 +268,10 @@ static bool peers_reach_each_other(const struct raw *raw)
     return true;
 }
 
-/* What is measured of each size. Copies in a row or one at a time; to the devices first .. last, of which 0 means the last there is. */
+/*
+ * What is measured of each size. Copies in a row or one at a time; to the devices first .. last, of
+ * which 0 means the last there is.
+ */
 static const struct measure {
     enum bench_raw_figure figure;
     raw_copy_fn copy;

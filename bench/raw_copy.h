@@ -1,5 +1,6 @@
 /*
- * Raw copies between devices: what their parts share. raw_copy.c has set-up and figures, raw_copy_ways.c the ways to copy.
+ * Raw copies between devices: what their parts share. raw_copy.c has set-up and figures,
+ * raw_copy_ways.c the ways to copy.
  *
  * Threads: the main thread of the child that measures.
  */
@@ -54,10 +55,16 @@ plasmon_status_t raw_peer(struct raw *raw, uint32_t to,
 plasmon_status_t raw_peer_all(struct raw *raw, uint32_t to, uint64_t bytes);
 /* Between the first two, each from the other. */
 plasmon_status_t raw_peer_duplex(struct raw *raw, uint32_t to, uint64_t bytes);
-/* From the one before, in pieces of RAW_PIECE_BYTES, each behind the word that says that it came there: for 1, 2, .. in this order. */
+/*
+ * From the one before, in pieces of RAW_PIECE_BYTES, each behind the word that says that it came
+ * there: for 1, 2, .. in this order.
+ */
 #define RAW_PIECE_BYTES (16u << 20)
 plasmon_status_t raw_peer_chain(struct raw *raw, uint32_t to, uint64_t bytes);
-/* From the first, with a word that says that it is over: in the same stream; in two streams by turns; written by another stream. */
+/*
+ * From the first, with a word that says that it is over: in the same stream; in two streams by
+ * turns; written by another stream.
+ */
 plasmon_status_t raw_peer_word(struct raw *raw, uint32_t to, uint64_t bytes);
 plasmon_status_t raw_peer_word_turns(struct raw *raw, uint32_t to, uint64_t bytes);
 plasmon_status_t raw_peer_word_beside(struct raw *raw, uint32_t to, uint64_t bytes);

@@ -1,13 +1,14 @@
 /*
  * Ways to copy between devices without Plasmon. Each enqueues and returns.
  *
- * NOBODY WAITS FOR EVER. One thread enqueues everything, and what is enqueued waits only for what was enqueued before it: halves of a chunk
- * one after the other, pieces of a chain device by device. Halves that go out have a stream of their own, so that a device sends and receives
- * at the same time.
+ * NOBODY WAITS FOR EVER. One thread enqueues everything, and what is enqueued waits only for what
+ * was enqueued before it: halves of a chunk one after the other, pieces of a chain device by
+ * device. Halves that go out have a stream of their own, so that a device sends and receives at the
+ * same time.
  */
 #include "bench/raw_copy.h"
 
-/* ------------------------------------------------------------------------------------------------ peer */
+/* --------------------------------------------------------------------------------- peer */
 
 static plasmon_status_t pull(struct raw *raw, uint32_t to, enum raw_stream stream,
                              uint32_t from, uint64_t at, uint64_t bytes)
@@ -119,7 +120,7 @@ plasmon_status_t raw_peer_halves(struct raw *raw, uint32_t to, uint64_t bytes)
     return status == PLASMON_OK && half > 0 ? pull(raw, to, RAW_IN, 0, 0, half) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ host */
+/* --------------------------------------------------------------------------------- host */
 
 static uint64_t slot_of(const struct raw_ring *ring, uint64_t chunk)
 {

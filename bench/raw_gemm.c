@@ -1,4 +1,7 @@
-/* The ceiling of a blocked product: the same gemm function, once, for the whole matrices, on one device that is all its own. */
+/*
+ * The ceiling of a blocked product: the same gemm function, once, for the whole matrices, on one
+ * device that is all its own.
+ */
 #include "base/alloc.h"
 #include "bench/bench.h"
 #include "kernels/kernels.h"

@@ -1,9 +1,12 @@
 /*
- * NCCL without Plasmon, as Plasmon uses it: a process a device, communicators that do not block, from one device to one other, with as many
- * channels as a pair has; one stream a device for what it sends and one for what it receives, which all of them fill in one order.
- * What the nccl route is held against. Or all of them are in one communicator, a team, and reduce. On CPU devices it is the stand-in, whose figures mean nothing but that the command works.
+ * NCCL without Plasmon, as Plasmon uses it: a process a device, communicators that do not block,
+ * from one device to one other, with as many channels as a pair has; one stream a device for what
+ * it sends and one for what it receives, which all of them fill in one order. What the nccl route
+ * is held against. Or all of them are in one communicator, a team, and reduce. On CPU devices it is
+ * the stand-in, whose figures mean nothing but that the command works.
  *
- * The processes meet by words in shared memory; each has a deadline for all it waits for. A figure is the time of the slowest.
+ * The processes meet by words in shared memory; each has a deadline for all it waits for. A figure
+ * is the time of the slowest.
  */
 #include <sched.h>
 #include <stdatomic.h>
@@ -207,7 +210,7 @@ static plasmon_status_t side_open(struct side *side, struct pl_err *err)
                : pl_err_set(err, status, "memory of a device: %s", pl_status_text(status));
 }
 
-/* ------------------------------------------------------------------------------------------------ shapes */
+/* ------------------------------------------------------------------------------- shapes */
 
 /* Nothing, for who is neither. */
 static plasmon_status_t move(struct side *side, uint32_t from, uint32_t to, uint64_t bytes,

@@ -1,6 +1,7 @@
 /*
- * Pinned copies without Plasmon: what a client's bytes could at most do between host and device. The same copy calls as a lane uses, from
- * and to as many slots of the same size, and nothing else to do; one direction at a time.
+ * Pinned copies without Plasmon: what a client's bytes could at most do between host and device.
+ * The same copy calls as a lane uses, from and to as many slots of the same size, and nothing else
+ * to do; one direction at a time.
  */
 #include <sys/mman.h>
 

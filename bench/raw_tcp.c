@@ -1,12 +1,14 @@
 /*
  * The yardsticks of transfers to and from another host, over one TCP connection by plain send() and recv():
  *
- *   objects   the same bytes, a MiB a call, between two pieces of ordinary memory, both as large as the object. What a program without
- *             Plasmon would do.
- *   stream    what iperf3 does: 128 KiB a call, from one buffer and into one, which stay in the caches. What the network can do.
+ *   objects   the same bytes, a MiB a call, between two pieces of ordinary memory, both as large as
+ *             the object. What a program without Plasmon would do.
+ *   stream    what iperf3 does: 128 KiB a call, from one buffer and into one, which stay in the
+ *             caches. What the network can do.
  *
- * The other end is a process that serves: a child of ours on this machine, or `plasmon bench remote --serve` on the other host. It has an
- * end with its connection, and trusts nobody with more than memory of the size that it was asked for (at most RAW_BYTES_MAX).
+ * The other end is a process that serves: a child of ours on this machine, or `plasmon bench remote
+ * --serve` on the other host. It has an end with its connection, and trusts nobody with more than
+ * memory of the size that it was asked for (at most RAW_BYTES_MAX).
  */
 #include <arpa/inet.h>
 #include <errno.h>

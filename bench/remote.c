@@ -1,15 +1,17 @@
 /*
- * `plasmon bench remote`: puts and gets of a program on one host and a device on another, over the bulk channel and, for comparison, in
- * messages through the head. Beside each stands the same over raw TCP (raw_tcp.c), measured in turns with it.
+ * `plasmon bench remote`: puts and gets of a program on one host and a device on another, over the
+ * bulk channel and, for comparison, in messages through the head. Beside each stands the same over
+ * raw TCP (raw_tcp.c), measured in turns with it.
  *
  *   other host     plasmon bench remote --serve 10.0.0.2:7200
  *   this one       PLASMON_ADDRESS=10.0.0.1:7070 plasmon bench remote --raw 10.0.0.2:7200
  *
- * With --between A,B also objects that tasks make on device A and read on device B, of different hosts (remote_between.c), and with --tls
- * the same beside it in a second cluster, which encrypts.
+ * With --between A,B also objects that tasks make on device A and read on device B, of different
+ * hosts (remote_between.c), and with --tls the same beside it in a second cluster, which encrypts.
  *
- * On one machine too, with a cluster whose workers listen (--bulk-address 127.0.0.1): then both sides share its cores, and raw TCP is that of
- * the loopback. TLS is what the cluster uses and PLASMON_TLS_* allow; the yardstick is in the clear either way.
+ * On one machine too, with a cluster whose workers listen (--bulk-address 127.0.0.1): then both
+ * sides share its cores, and raw TCP is that of the loopback. TLS is what the cluster uses and
+ * PLASMON_TLS_* allow; the yardstick is in the clear either way.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +51,7 @@ const struct cli_command bench_remote = {
     .run          = run_remote,
 };
 
-/* ------------------------------------------------------------------------------------------------ measuring */
+/* ---------------------------------------------------------------------------- measuring */
 
 static void round_trip(struct remote *remote, uint64_t bytes, double *out_put,
                        double *out_get)
@@ -136,8 +138,8 @@ static void measure_path(struct remote *remote, const char *path, const uint64_t
 }
 
 /*
- * Objects between hosts, in the clear and then by the second cluster (--tls). The variables PLASMON_TLS_* are for that one: a program that has
- * certificates speaks to nobody in the clear.
+ * Objects between hosts, in the clear and then by the second cluster (--tls). The variables
+ * PLASMON_TLS_* are for that one: a program that has certificates speaks to nobody in the clear.
  */
 static void measure_between(struct remote *remote, uint32_t from, uint32_t to,
                             const uint64_t *sizes, uint32_t count)
@@ -172,7 +174,7 @@ static void measure_between(struct remote *remote, uint32_t from, uint32_t to,
     bench_remote_between(remote, from, to, sizes, count);
 }
 
-/* ------------------------------------------------------------------------------------------------ the command */
+/* -------------------------------------------------------------------------- the command */
 
 static bool one_of(const char *text, const char *a, const char *b)
 {

@@ -1,6 +1,6 @@
 /*
- * `plasmon bench remote`: what its parts share. remote.c is the command and what a program puts and gets, remote_between.c what goes from a device
- * of one host to a device of another.
+ * `plasmon bench remote`: what its parts share. remote.c is the command and what a program puts and
+ * gets, remote_between.c what goes from a device of one host to a device of another.
  *
  * Threads: the main thread only.
  */

@@ -1,9 +1,11 @@
 /*
- * Objects between devices of two hosts, by the bulk channel: that is one connection a direction, so one stream is what it is measured beside.
+ * Objects between devices of two hosts, by the bulk channel: that is one connection a direction, so
+ * one stream is what it is measured beside.
  *
- * Three contestants move the same number of bytes in each round, one after the other: new objects, 8 of them in flight; one stream as iperf3
- * sends it; and the same objects by hand (raw_tcp.c). The ratio is the median of those of the rounds, so that what else the machine does counts
- * for all of them alike.
+ * Three contestants move the same number of bytes in each round, one after the other: new objects,
+ * 8 of them in flight; one stream as iperf3 sends it; and the same objects by hand (raw_tcp.c). The
+ * ratio is the median of those of the rounds, so that what else the machine does counts for all of
+ * them alike.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -85,7 +85,7 @@ void bench_report_append(struct bench_report *report, const struct bench_report 
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ table */
+/* -------------------------------------------------------------------------------- table */
 
 /* Four digits, grouped by an SI letter from a million on: 12.34, 1234, 12340, 1.234 M. */
 static void print_number(char out[CELL_BYTES], double value)

@@ -1,4 +1,7 @@
-/* A report as one JSON object: for scripts that compare runs. Numbers that were not measured are absent, never 0. */
+/*
+ * A report as one JSON object: for scripts that compare runs. Numbers that were not measured are
+ * absent, never 0.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

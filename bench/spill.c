@@ -1,17 +1,21 @@
 /*
- * `plasmon bench spill`: a program whose values are 1, 2 and 4 times what its device has memory for, beside the same program where all
- * of them fit, and beside what must be moved at the rate of pinned copies: both in the same run.
+ * `plasmon bench spill`: a program whose values are 1, 2 and 4 times what its device has memory
+ * for, beside the same program where all of them fit, and beside what must be moved at the rate of
+ * pinned copies: both in the same run.
  *
- * The program adds to values in place, one value a task, so that each that goes must be copied out and each that comes back, in. It submits
- * all of its tasks and waits for the last; in "bursts" it waits for some at a time, and meanwhile the device works for a while on what it
- * has, which is when values can be copied ahead of need; that work is not counted. At the end all elements of all values are compared with what
- * they must be.
+ * The program adds to values in place, one value a task, so that each that goes must be copied out
+ * and each that comes back, in. It submits all of its tasks and waits for the last; in "bursts" it
+ * waits for some at a time, and meanwhile the device works for a while on what it has, which is
+ * when values can be copied ahead of need; that work is not counted. At the end all elements of all
+ * values are compared with what they must be.
  *
- * THE LIMIT of a row is the longer of two times: of the program where everything fits, and of the copies that even a plan which knows all
- * accesses beforehand must make (spill_plan.c), in both directions at once, at the rate that pinned copies have one direction at a time. (A
- * device that is half as fast when both directions copy does not reach it.)
+ * THE LIMIT of a row is the longer of two times: of the program where everything fits, and of the
+ * copies that even a plan which knows all accesses beforehand must make (spill_plan.c), in both
+ * directions at once, at the rate that pinned copies have one direction at a time. (A device that
+ * is half as fast when both directions copy does not reach it.)
  *
- * Modes: both what is copied ahead of need and what is brought back and kept ahead of its turn, or one of them, or none.
+ * Modes: both what is copied ahead of need and what is brought back and kept ahead of its turn, or
+ * one of them, or none.
  */
 #include "bench/spill.h"
 
@@ -80,7 +84,7 @@ struct spill {
     struct plasmon_ref *value[VALUES_MAX], *ones;
 };
 
-/* ------------------------------------------------------------------------------------------------ the program */
+/* -------------------------------------------------------------------------- the program */
 
 static struct plasmon_ref *make_value(struct spill *spill, double number)
 {
@@ -196,7 +200,7 @@ static void must_be_right(struct spill *spill, enum spill_pattern pattern, uint3
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ one figure */
+/* --------------------------------------------------------------------------- one figure */
 
 static uint32_t values_of(const struct spill *spill, uint32_t factor)
 {
@@ -259,7 +263,7 @@ static void add_row(struct spill *spill, const struct mode *mode,
     bench_report_add(&spill->report, &row);
 }
 
-/* ------------------------------------------------------------------------------------------------ clusters */
+/* ----------------------------------------------------------------------------- clusters */
 
 static void begin(struct spill *spill, uint64_t device_bytes, const struct mode *mode)
 {
@@ -319,8 +323,9 @@ static void size(struct spill *spill, uint64_t device_bytes)
 }
 
 /*
- * Host memory for spilling, so that no value needs a file: a copy of each, or only of those that are not on the device, and what is kept for those that
- * come back (docs/memory.md). A quarter of what this process may have is left for everybody else.
+ * Host memory for spilling, so that no value needs a file: a copy of each, or only of those that
+ * are not on the device, and what is kept for those that come back (docs/memory.md). A quarter of
+ * what this process may have is left for everybody else.
  */
 static bool memory_find(struct spill *spill)
 {

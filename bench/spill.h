@@ -1,4 +1,7 @@
-/* `plasmon bench spill`, its parts: spill.c runs the programs, spill_plan.c says which accesses they are and what they must cost. */
+/*
+ * `plasmon bench spill`, its parts: spill.c runs the programs, spill_plan.c says which accesses
+ * they are and what they must cost.
+ */
 #ifndef BENCH_SPILL_H
 #define BENCH_SPILL_H
 
@@ -16,8 +19,9 @@ const char *spill_pattern_name(enum spill_pattern pattern);
 /* Which of `values` is accessed n-th. */
 uint32_t spill_access(enum spill_pattern pattern, uint32_t values, uint32_t n);
 /*
- * How many of the first `count` accesses must bring their value back where `room` of them fit, if everything is known beforehand (Belady). All
- * values have been made in the order of their numbers, so the last ones are there.
+ * How many of the first `count` accesses must bring their value back where `room` of them fit, if
+ * everything is known beforehand (Belady). All values have been made in the order of their numbers,
+ * so the last ones are there.
  */
 uint32_t spill_misses_least(enum spill_pattern pattern, uint32_t values, uint32_t room,
                             uint32_t count);

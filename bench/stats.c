@@ -1,4 +1,7 @@
-/* Small things that every benchmark needs: percentiles, memory that was touched, the speed of memcpy, progress. */
+/*
+ * Small things that every benchmark needs: percentiles, memory that was touched, the speed of
+ * memcpy, progress.
+ */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

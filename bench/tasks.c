@@ -1,7 +1,7 @@
 /*
- * `plasmon bench tasks`: the control plane. What one task costs alone, in a stream of others, and to each part: the client, the
- * head, the worker. Names as in Ray's microbenchmark, so that the two can stand side by side; where ours does something else
- * under the same name, the note says so.
+ * `plasmon bench tasks`: the control plane. What one task costs alone, in a stream of others, and
+ * to each part: the client, the head, the worker. Names as in Ray's microbenchmark, so that the two
+ * can stand side by side; where ours does something else under the same name, the note says so.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ const struct cli_command bench_tasks = {
     .run          = run_tasks,
 };
 
-/* ------------------------------------------------------------------------------------------------ rates */
+/* -------------------------------------------------------------------------------- rates */
 
 static struct plasmon_ref *noop(struct bench_cluster *cluster)
 {
@@ -86,7 +86,7 @@ static double rate_run(struct bench_cluster *cluster, struct plasmon_ref **refs,
     return (double)(pl_now_ns() - began) * 1e-9;
 }
 
-/* ------------------------------------------------------------------------------------------------ one task at a time */
+/* ------------------------------------------------------------------- one task at a time */
 
 static void sync_tasks(struct bench_tasks_run *run, double *out_trip_seconds)
 {
@@ -123,7 +123,10 @@ static void sync_tasks(struct bench_tasks_run *run, double *out_trip_seconds)
     pl_free(seconds);
 }
 
-/* The next task comes after milliseconds of something else, as in most programs: nobody's processor may have gone to sleep. */
+/*
+ * The next task comes after milliseconds of something else, as in most programs: nobody's processor
+ * may have gone to sleep.
+ */
 static void late_tasks(struct bench_tasks_run *run)
 {
     struct bench_row row = {.name = "task_after_1_to_5_ms",
@@ -147,7 +150,7 @@ static void late_tasks(struct bench_tasks_run *run)
     bench_report_add(&run->report, &row);
 }
 
-/* ------------------------------------------------------------------------------------------------ many tasks at a time */
+/* ----------------------------------------------------------------- many tasks at a time */
 
 /* What a task costs each process, from the counters that they keep. */
 static void add_costs(struct bench_tasks_run *run, const struct bench_status *before,
@@ -229,7 +232,7 @@ static void depth_tasks(struct bench_tasks_run *run, struct plasmon_ref **refs,
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ several threads, clients */
+/* ------------------------------------------------------------- several threads, clients */
 
 struct worker_thread {
     struct bench_cluster cluster; /* a client of its own, or a copy of the only one */
@@ -311,7 +314,7 @@ static void parallel_tasks(struct bench_tasks_run *run)
     bench_report_add(&run->report, &clients);
 }
 
-/* ------------------------------------------------------------------------------------------------ the command */
+/* -------------------------------------------------------------------------- the command */
 
 static void measure(struct bench_tasks_run *run)
 {

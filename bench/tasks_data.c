@@ -1,4 +1,7 @@
-/* Gets and puts: small ones by the call, large ones by the byte; checked against what was put before they are timed. */
+/*
+ * Gets and puts: small ones by the call, large ones by the byte; checked against what was put
+ * before they are timed.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +21,7 @@ static struct plasmon_ref *put(struct bench_cluster *cluster, const void *data,
     return ref;
 }
 
-/* ------------------------------------------------------------------------------------------------ small */
+/* -------------------------------------------------------------------------------- small */
 
 static void small_gets(struct bench_tasks_run *run)
 {
@@ -116,7 +119,7 @@ static void small_puts(struct bench_tasks_run *run)
     pl_free(refs);
 }
 
-/* ------------------------------------------------------------------------------------------------ large */
+/* -------------------------------------------------------------------------------- large */
 
 struct large {
     struct bench_tasks_run *run;

@@ -1,8 +1,10 @@
 /*
- * Gets and puts by each way that a client's bytes can take (docs/transfers.md), for each kind of device, checked before they are timed. Each way
- * needs a client of its own, so a private cluster is started for each.
+ * Gets and puts by each way that a client's bytes can take (docs/transfers.md), for each kind of
+ * device, checked before they are timed. Each way needs a client of its own, so a private cluster
+ * is started for each.
  *
- * Yardsticks: memcpy on as many threads as the client uses; through a lane, the slower of that and of pinned copies.
+ * Yardsticks: memcpy on as many threads as the client uses; through a lane, the slower of that and
+ * of pinned copies.
  */
 #include <stdio.h>
 #include <stdlib.h>

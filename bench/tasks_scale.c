@@ -1,7 +1,8 @@
 /*
- * Many of one thing: arguments of a task, refs to wait for, objects to get, tasks in the queue. Ray packs refs into objects and
- * several outputs into a task; here an object holds no refs and a function has as many outputs as its signature says, so the
- * nearest thing stands under its name, with a note.
+ * Many of one thing: arguments of a task, refs to wait for, objects to get, tasks in the queue. Ray
+ * packs refs into objects and several outputs into a task; here an object holds no refs and a
+ * function has as many outputs as its signature says, so the nearest thing stands under its name,
+ * with a note.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,9 +175,10 @@ static void many_returns(struct bench_tasks_run *run, struct plasmon_ref **refs)
 }
 
 /*
- * Readers of an object that a long task holds: none can run while they are submitted. Each also reads its group's object, whose
- * last writer runs after all of the group, so the refs of the writers stand for all. (Groups, because one message names at most
- * WIRE_ARGS_MAX launches to wait for.)
+ * Readers of an object that a long task holds: none can run while they are submitted. Each also
+ * reads its group's object, whose last writer runs after all of the group, so the refs of the
+ * writers stand for all. (Groups, because one message names at most WIRE_ARGS_MAX launches to wait
+ * for.)
  */
 struct queue {
     struct plasmon_ref *held, *first;

@@ -1,10 +1,12 @@
 /*
- * `plasmon bench timelines`: ways for one GPU to wait for another GPU of another process, without a host between them. Words in host
- * memory are what Plasmon uses (store/timeline.h); the others stand beside them, and events within one process, which no
- * way across processes can be expected to beat, are the yardstick.
+ * `plasmon bench timelines`: ways for one GPU to wait for another GPU of another process, without a
+ * host between them. Words in host memory are what Plasmon uses (store/timeline.h); the others
+ * stand beside them, and events within one process, which no way across processes can be expected
+ * to beat, are the yardstick.
  *
- * A way that does not run on this machine is a remark. Words that arrived wrong are a failure of the program when Plasmon's own way let them
- * through, and a remark without figures when another one did.
+ * A way that does not run on this machine is a remark. Words that arrived wrong are a failure of
+ * the program when Plasmon's own way let them through, and a remark without figures when another
+ * one did.
  */
 #include <stdio.h>
 #include <string.h>
@@ -52,7 +54,7 @@ struct timelines {
     bool wrong; /* Plasmon's own way */
 };
 
-/* ------------------------------------------------------------------------------------------------ rows */
+/* --------------------------------------------------------------------------------- rows */
 
 static void add_row(struct timelines *run, enum timelines_way way, const char *name,
                     double x, double value, double limit, const char *unit)
@@ -140,7 +142,7 @@ static void report_all(struct timelines *run)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ running */
+/* ------------------------------------------------------------------------------ running */
 
 static void run_way(struct timelines *run, enum timelines_way way, bool cuda,
                     struct timelines_page *page)

@@ -4,18 +4,22 @@
  *   timelines.c        the command: which ways, rows, remarks
  *   timelines_pair.c   two processes and the page that they share
  *   timelines_run.c    the measurements, the same for every way
- *   timelines_words.c  words in host memory, by device/ alone: what Plasmon uses; and the kernels on CPU devices
- *   timelines_cuda.c   words in device memory, interprocess events, events in one process; timelines_kernel.cu
+ *   timelines_words.c  words in host memory, by device/ alone: what Plasmon uses; and the kernels
+ *                      on CPU devices
+ *   timelines_cuda.c   words in device memory, interprocess events, events in one process;
+ *                      timelines_kernel.cu
  *
- * A SIDE is one device with one stream, and the memory that its peer reads. There are two, each in a process of its own that
- * is forked before a driver is loaded; the yardstick has both in one process, and one thread enqueues for both.
+ * A SIDE is one device with one stream, and the memory that its peer reads. There are two, each in
+ * a process of its own that is forked before a driver is loaded; the yardstick has both in one
+ * process, and one thread enqueues for both.
  *
- * A WAY is how a side tells its peer on the device that it got somewhere: signal(n) behind its work so far, and wait(n) for the
- * peer's. n only grows, from 1.
+ * A WAY is how a side tells its peer on the device that it got somewhere: signal(n) behind its work
+ * so far, and wait(n) for the peer's. n only grows, from 1.
  *
- * "ENQUEUED EARLY" means: behind a gate (a word in host memory that both streams wait for first), which the host opens when
- * both sides have enqueued everything. So what is timed is the devices' work alone. A group behind the gate is short enough
- * for the driver's queues, of which some hold 1024 launches: an enqueue that blocked there would wait for the gate for ever.
+ * "ENQUEUED EARLY" means: behind a gate (a word in host memory that both streams wait for first),
+ * which the host opens when both sides have enqueued everything. So what is timed is the devices'
+ * work alone. A group behind the gate is short enough for the driver's queues, of which some hold
+ * 1024 launches: an enqueue that blocked there would wait for the gate for ever.
  *
  * Threads: one a process.
  */
@@ -117,11 +121,11 @@ struct timelines_side {
     void *spin, *exchange;      /* functions of it */
 };
 
-/* ------------------------------------------------------------------------------------------------ timelines_pair.c */
+/* --------------------------------------------------------------------- timelines_pair.c */
 
 /*
- * Runs one way in children of its own. ENOTSUP, ETIMEDOUT or another failure: err says why, and there are no figures. Children that
- * do not end within the time are killed.
+ * Runs one way in children of its own. ENOTSUP, ETIMEDOUT or another failure: err says why, and
+ * there are no figures. Children that do not end within the time are killed.
  */
 plasmon_status_t timelines_run_way(enum timelines_way way, bool cuda,
                                    struct timelines_page *page, struct pl_err *err);
@@ -132,15 +136,18 @@ plasmon_status_t timelines_await(struct timelines_page *page, _Atomic uint32_t *
                                  uint32_t least);
 void timelines_tell(_Atomic uint32_t *number, uint32_t value);
 
-/* ------------------------------------------------------------------------------------------------ timelines_run.c */
+/* ---------------------------------------------------------------------- timelines_run.c */
 
 /* All figures of a way, into page->figures (by the side whose role is 0). Sides that are in this process. */
 plasmon_status_t timelines_measure(struct timelines_side *sides, uint32_t count,
                                    struct pl_err *err);
 
-/* ------------------------------------------------------------------------------------------------ kernels, ways */
+/* ------------------------------------------------------------------------ kernels, ways */
 
-/* Check the landing place (expect 0: do not) against what the peer wrote in that round, then write the payload of `round` (0: do not). */
+/*
+ * Check the landing place (expect 0: do not) against what the peer wrote in that round, then write
+ * the payload of `round` (0: do not).
+ */
 struct timelines_exchange {
     uint64_t landing, payload, wrong; /* addresses */
     uint64_t words;

@@ -1,12 +1,15 @@
 /*
- * Ways that only GPUs have, through the driver that device/cuda found, and the launches of timelines_kernel.cu.
+ * Ways that only GPUs have, through the driver that device/cuda found, and the launches of
+ * timelines_kernel.cu.
  *
- * WORDS IN DEVICE MEMORY lie in the side's exported chunk, which the peer maps read-only: the writer writes at home, the waiter
- * reads across the link. cuStreamWriteValue64 and cuStreamWaitValue64 take any address that the device can reach.
+ * WORDS IN DEVICE MEMORY lie in the side's exported chunk, which the peer maps read-only: the
+ * writer writes at home, the waiter reads across the link. cuStreamWriteValue64 and
+ * cuStreamWaitValue64 take any address that the device can reach.
  *
- * EVENTS. A wait for an event refers to the last record *that was called*. So the host of the waiter must know that the host of the
- * other side has called it: page->signalled says so, outside of what is timed. One event a round of a group; they are used again
- * in the next group, when all work of this one is done. The events of one process are the same without the handles.
+ * EVENTS. A wait for an event refers to the last record *that was called*. So the host of the
+ * waiter must know that the host of the other side has called it: page->signalled says so, outside
+ * of what is timed. One event a round of a group; they are used again in the next group, when all
+ * work of this one is done. The events of one process are the same without the handles.
  */
 #include <assert.h>
 #include <string.h>
@@ -30,7 +33,7 @@ static CUstream stream_of(struct timelines_side *side)
     return device_native_stream(side->stream);
 }
 
-/* ------------------------------------------------------------------------------------------------ words in device memory */
+/* --------------------------------------------------------------- words in device memory */
 
 static plasmon_status_t device_words_init(struct timelines_side *side, struct pl_err *err)
 {
@@ -58,7 +61,7 @@ const struct timelines_way_ops timelines_device_words = {.name   = "device words
                                                          .signal = device_words_signal,
                                                          .wait   = device_words_wait};
 
-/* ------------------------------------------------------------------------------------------------ events */
+/* ------------------------------------------------------------------------------- events */
 
 struct events {
     CUevent own[TIMELINES_ROUNDS];
@@ -174,7 +177,7 @@ const struct timelines_way_ops timelines_one_process = {.name   = "events in one
                                                         .wait   = events_wait,
                                                         .needs_order = true};
 
-/* ------------------------------------------------------------------------------------------------ kernels */
+/* ------------------------------------------------------------------------------ kernels */
 
 plasmon_status_t timelines_cuda_spin(struct timelines_side *side, uint64_t units)
 {

@@ -1,10 +1,12 @@
 /*
  * Kernels of `plasmon bench timelines`.
  *
- * timelines_spin takes as many clock cycles as it is told, in one thread: a kernel of a length that is known. timelines_exchange
- * is a hop of a ping-pong: it compares what was pulled from the peer, word by word, and writes what the peer pulls next.
+ * timelines_spin takes as many clock cycles as it is told, in one thread: a kernel of a length that
+ * is known. timelines_exchange is a hop of a ping-pong: it compares what was pulled from the peer,
+ * word by word, and writes what the peer pulls next.
  *
- * Launch of exchange: 256 threads a block, at most 32 blocks; a grid-stride loop. The CPU variants are in timelines_words.c.
+ * Launch of exchange: 256 threads a block, at most 32 blocks; a grid-stride loop. The CPU variants
+ * are in timelines_words.c.
  */
 #include <stdint.h>
 

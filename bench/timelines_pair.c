@@ -1,9 +1,11 @@
 /*
- * Two processes, each with one device, and the page that they share with their parent; or one process with both devices.
+ * Two processes, each with one device, and the page that they share with their parent; or one
+ * process with both devices.
  *
- * A chunk of the one is mapped by the other read-only, as Plasmon's workers do it: its descriptor goes through a socket pair. A side that
- * fails says so in the page, so that the other does not wait for it on the host; one that is stuck on its device is killed by
- * the parent, whose wait has an end. So a way that does not work on a machine costs a remark, not the run.
+ * A chunk of the one is mapped by the other read-only, as Plasmon's workers do it: its descriptor
+ * goes through a socket pair. A side that fails says so in the page, so that the other does not
+ * wait for it on the host; one that is stuck on its device is killed by the parent, whose wait has
+ * an end. So a way that does not work on a machine costs a remark, not the run.
  */
 #include <errno.h>
 #include <limits.h>
@@ -28,7 +30,7 @@
 #define LOOK_AGAIN_NS   20000000
 #define MEET_TIMEOUT_NS 15000000000ull
 
-/* ------------------------------------------------------------------------------------------------ meeting on the host */
+/* ------------------------------------------------------------------ meeting on the host */
 
 void timelines_tell(_Atomic uint32_t *number, uint32_t value)
 {
@@ -64,7 +66,7 @@ plasmon_status_t timelines_meet(struct timelines_page *page)
                            (mine + page->parties - 1) / page->parties * page->parties);
 }
 
-/* ------------------------------------------------------------------------------------------------ a side */
+/* ------------------------------------------------------------------------------- a side */
 
 static plasmon_status_t open_device(struct timelines_side *side, struct pl_err *err)
 {
@@ -194,7 +196,7 @@ static _Noreturn void child(struct timelines_side *sides, uint32_t count, pid_t 
     _exit(status == PLASMON_OK ? 0 : 1);
 }
 
-/* ------------------------------------------------------------------------------------------------ the parent */
+/* --------------------------------------------------------------------------- the parent */
 
 static const struct timelines_way_ops *ops_of(enum timelines_way way)
 {

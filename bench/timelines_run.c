@@ -1,13 +1,15 @@
 /*
  * The measurements of `plasmon bench timelines`, the same for every way.
  *
- * PING-PONG. In round n side 0 signals n and waits for n of side 1, which waits for n of side 0 and then signals n. Half a round is
- * an edge. With data, a side's kernel checks what it pulled and writes a new payload before each signal, and a pull follows each
- * wait. A payload is not overwritten before the peer has pulled it: round n + 1 of a side starts behind its wait for the
+ * PING-PONG. In round n side 0 signals n and waits for n of side 1, which waits for n of side 0 and
+ * then signals n. Half a round is an edge. With data, a side's kernel checks what it pulled and
+ * writes a new payload before each signal, and a pull follows each wait. A payload is not
+ * overwritten before the peer has pulled it: round n + 1 of a side starts behind its wait for the
  * peer's n, which the peer signals behind its pull.
  *
- * CHAIN. Side 0 alone: kernels of 2 us in one stream, with a signal after every one or every 16th; once early (the devices' cost), once
- * while they run (what a program gets that enqueues one after another).
+ * CHAIN. Side 0 alone: kernels of 2 us in one stream, with a signal after every one or every 16th;
+ * once early (the devices' cost), once while they run (what a program gets that enqueues one after
+ * another).
  */
 #include "bench/bench.h"
 #include "bench/timelines.h"
@@ -15,7 +17,7 @@
 const uint64_t timelines_size[TIMELINES_SIZES]         = {4096, 65536, 1u << 20};
 const uint32_t timelines_interval[TIMELINES_INTERVALS] = {1, 16};
 
-/* ------------------------------------------------------------------------------------------------ the gate */
+/* ----------------------------------------------------------------------------- the gate */
 
 static plasmon_status_t close_gate(struct timelines_side *side)
 {
@@ -38,7 +40,7 @@ static plasmon_status_t elapsed_us(struct timelines_side *side, double *out_us)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ signals and waits, timed */
+/* ------------------------------------------------------------- signals and waits, timed */
 
 static void add_sample(struct timelines_side *side, size_t kind, uint64_t began_ns)
 {
@@ -75,7 +77,7 @@ static plasmon_status_t wait_peer(struct timelines_side *side, uint64_t n)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ ping-pong */
+/* ---------------------------------------------------------------------------- ping-pong */
 
 static plasmon_status_t hop(struct timelines_side *side, uint64_t bytes, uint64_t expect,
                             uint64_t round)
@@ -225,7 +227,7 @@ static plasmon_status_t measure_edges(struct timelines_side *sides, uint32_t cou
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ chain */
+/* -------------------------------------------------------------------------------- chain */
 
 /* Microseconds in all. interval 0: no signals. */
 static plasmon_status_t chain_part(struct timelines_side *side, uint32_t kernels,
@@ -289,7 +291,7 @@ static plasmon_status_t measure_chains(struct timelines_side *side, struct pl_er
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ all */
+/* ---------------------------------------------------------------------------------- all */
 
 static plasmon_status_t read_wrong(struct timelines_side *side, struct pl_err *err)
 {

@@ -1,6 +1,7 @@
 /*
- * Words in host memory, as Plasmon's timelines: written and waited for through device/ alone, on GPUs and on CPU devices. And the
- * kernels of CPU devices, which those of timelines_kernel.cu stand beside.
+ * Words in host memory, as Plasmon's timelines: written and waited for through device/ alone, on
+ * GPUs and on CPU devices. And the kernels of CPU devices, which those of timelines_kernel.cu stand
+ * beside.
  */
 #include "bench/bench.h"
 #include "bench/timelines.h"
@@ -27,7 +28,7 @@ const struct timelines_way_ops timelines_host_words = {.name   = "host words",
                                                        .signal = host_signal,
                                                        .wait   = host_wait};
 
-/* ------------------------------------------------------------------------------------------------ kernels of CPU devices */
+/* --------------------------------------------------------------- kernels of CPU devices */
 
 static plasmon_status_t cpu_spin(void *args, struct pl_err *err)
 {

@@ -1,9 +1,11 @@
 /*
  * `plasmon bench tls`: what mutual TLS costs tasks.
  *
- * Two clusters at once over TCP on loopback, each a head and a store with a CPU device, with the same token: one in the clear, one with certificates that are
- * made for this. Rounds are taken in turns, first the one, then the other first, so what else the machine does is in both; each figure is the median of the
- * rounds, and the ratio the median of the ratios of two rounds beside each other. Processor time is that of whole processes, gRPC and kernel included: the head's, the
+ * Two clusters at once over TCP on loopback, each a head and a store with a CPU device, with the
+ * same token: one in the clear, one with certificates that are made for this. Rounds are taken in
+ * turns, first the one, then the other first, so what else the machine does is in both; each figure
+ * is the median of the rounds, and the ratio the median of the ratios of two rounds beside each
+ * other. Processor time is that of whole processes, gRPC and kernel included: the head's, the
  * worker's and this one's.
  */
 #include <netinet/in.h>
@@ -108,7 +110,7 @@ struct tls {
     uint8_t *bytes; /* OBJECT_BYTES of one object, and as many for what comes back */
 };
 
-/* ------------------------------------------------------------------------------------------------ the processes */
+/* ------------------------------------------------------------------------ the processes */
 
 static void must_trust(plasmon_status_t status, const struct pl_err *err)
 {
@@ -237,7 +239,7 @@ static void start_side(struct tls *tls, struct side *side, const char *name)
     bench_must_wait(&side->cluster, &side->object, 1);
 }
 
-/* ------------------------------------------------------------------------------------------------ rounds */
+/* ------------------------------------------------------------------------------- rounds */
 
 static double run_tasks(struct tls *tls, struct side *side, uint32_t count, uint32_t depth)
 {
@@ -351,7 +353,7 @@ static void measure(struct tls *tls)
     add_rows(tls);
 }
 
-/* ------------------------------------------------------------------------------------------------ the command */
+/* -------------------------------------------------------------------------- the command */
 
 static int run_tls(int argc, char **argv)
 {

@@ -1,8 +1,10 @@
 /*
- * `plasmon bench transfer`: objects from device to device, by the peer and by the host route, in the shapes of transfer_shapes.c.
+ * `plasmon bench transfer`: objects from device to device, by the peer and by the host route, in
+ * the shapes of transfer_shapes.c.
  *
- * Beside each stands what the same bytes take without Plasmon (raw_copy.c), in the same run. A route is a property of a
- * cluster, so there is one cluster a route; the head's counters must say that the bytes went that way.
+ * Beside each stands what the same bytes take without Plasmon (raw_copy.c), in the same run. A
+ * route is a property of a cluster, so there is one cluster a route; the head's counters must say
+ * that the bytes went that way.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -55,7 +57,7 @@ const struct cli_command bench_transfer = {
     .run          = run_transfer,
 };
 
-/* ------------------------------------------------------------------------------------------------ routes */
+/* ------------------------------------------------------------------------------- routes */
 
 static void check_route(struct transfer *transfer)
 {
@@ -116,9 +118,12 @@ static void measure_route(struct transfer *transfer,
     bench_cluster_finish(&transfer->cluster);
 }
 
-/* ------------------------------------------------------------------------------------------------ the command */
+/* -------------------------------------------------------------------------- the command */
 
-/* Of CPU devices, which have a quarter of the memory between them: what does not fit there needs no yardstick, which would take as much again. */
+/*
+ * Of CPU devices, which have a quarter of the memory between them: what does not fit there needs no
+ * yardstick, which would take as much again.
+ */
 static void drop_sizes(struct transfer *transfer, uint32_t devices)
 {
     uint64_t device_bytes = pl_ram().total / 4 / devices;

@@ -1,5 +1,6 @@
 /*
- * `plasmon bench transfer`: what its parts share. transfer.c is the command and its routes, transfer_shapes.c what is moved and timed.
+ * `plasmon bench transfer`: what its parts share. transfer.c is the command and its routes,
+ * transfer_shapes.c what is moved and timed.
  *
  * Threads: the main thread only.
  */
@@ -10,9 +11,12 @@
 
 #define TRANSFER_OBJECTS_MAX 256u
 #define TRANSFER_CROSSING    256u /* by default; on GPUs: */
-#define TRANSFER_CROSSING_GPUS \
-    1024u /* messages until the first copy begins are a thirtieth of the time of 256 objects of 16 MiB, and bare loops have more, too */
-#define TRANSFER_NEW "new object each time" /* the rows of the picture */
+/*
+ * messages until the first copy begins are a thirtieth of the time of 256 objects of 16 MiB, and
+ * bare loops have more, too
+ */
+#define TRANSFER_CROSSING_GPUS 1024u
+#define TRANSFER_NEW           "new object each time" /* the rows of the picture */
 
 struct transfer {
     struct bench_cluster cluster; /* of the route */
@@ -34,7 +38,10 @@ uint32_t transfer_objects(const struct transfer *transfer, uint64_t bytes);
 /* Seconds for so many new objects, in_flight of them moving at any time. refs: room for them. */
 double transfer_move_new(struct transfer *transfer, struct plasmon_ref **refs,
                          uint32_t count, uint64_t bytes);
-/* Who copies between GPUs of a host changes soon after the first large copies (worker/sources.h): until that is done, if a size is large. */
+/*
+ * Who copies between GPUs of a host changes soon after the first large copies (worker/sources.h):
+ * until that is done, if a size is large.
+ */
 void transfer_settle(struct transfer *transfer);
 void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const double *raw);
 void transfer_measure_latency(struct transfer *transfer, uint64_t bytes, const double *raw);
@@ -44,7 +51,10 @@ void transfer_measure_duplex(struct transfer *transfer, uint64_t bytes, const do
 /* Three devices or more; also checks what arrives. */
 void transfer_measure_all(struct transfer *transfer, uint64_t bytes, const double *raw);
 
-/* No measurement of ours: what words, a second stream and a split cost raw copies, to see where the rest of a figure goes. */
+/*
+ * No measurement of ours: what words, a second stream and a split cost raw copies, to see where the
+ * rest of a figure goes.
+ */
 void transfer_show_words(struct transfer *transfer, uint64_t bytes, const double *raw);
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * The shapes of `plasmon bench transfer`: what is moved, checked and timed.
  *
- *   new       every object is made on device 0 and read by a task on device 1, so it moves once; 8 in flight (--in-flight)
+ *   new       every object is made on device 0 and read by a task on device 1, so it moves once; 8
+ *             in flight (--in-flight)
  *   latency   one object, one reader: from the call to its end
  *   many      one object, read by a task on every other device at once
  *   both ways new objects between the first two devices
@@ -19,10 +20,10 @@
 #define SAMPLES_MAX  200u
 #define SETTLE_BYTES (UINT64_C(64) << 20)
 #define SETTLE_NS    UINT64_C(20000000000)
-#define COMPARE_MAX \
-    (64u << 20) /* up to here bytes are compared here; above, checksums of both devices */
+/* up to here bytes are compared here; above, checksums of both devices */
+#define COMPARE_MAX (64u << 20)
 
-/* ------------------------------------------------------------------------------------------------ objects and readers */
+/* ------------------------------------------------------------------ objects and readers */
 
 static struct plasmon_ref *make(struct transfer *transfer, uint64_t bytes, double start,
                                 uint32_t device)
@@ -49,7 +50,7 @@ uint32_t transfer_objects(const struct transfer *transfer, uint64_t bytes)
         1, pl_min_u64(TRANSFER_OBJECTS_MAX, objects_that_fit(transfer, bytes)));
 }
 
-/* ------------------------------------------------------------------------------------------------ right before fast */
+/* -------------------------------------------------------------------- right before fast */
 
 static struct plasmon_ref *on_device(struct transfer *transfer, const char *function,
                                      struct plasmon_ref *in, int device)
@@ -120,7 +121,7 @@ void transfer_check(struct transfer *transfer, uint64_t bytes)
     bench_must_release(&transfer->cluster, &ref, 1);
 }
 
-/* ------------------------------------------------------------------------------------------------ one receiver, or all of one object */
+/* --------------------------------------------------- one receiver, or all of one object */
 
 double transfer_move_new(struct transfer *transfer, struct plasmon_ref **refs,
                          uint32_t count, uint64_t bytes)
@@ -294,7 +295,7 @@ void transfer_measure_many(struct transfer *transfer, uint64_t bytes, const doub
         chain ? "raw chain of 16 MiB pieces" : by->many_name, note);
 }
 
-/* ------------------------------------------------------------------------------------------------ everybody sends and receives */
+/* --------------------------------------------------------- everybody sends and receives */
 
 /* One object from each of the first `devices` to each other one. */
 struct exchange {
@@ -303,7 +304,10 @@ struct exchange {
     uint32_t from, to;
 };
 
-/* In rounds: in each one every device reads from another source, and no source is read by two. Of two: the transfer's. */
+/*
+ * In rounds: in each one every device reads from another source, and no source is read by two. Of
+ * two: the transfer's.
+ */
 static uint32_t plan_exchange(const struct transfer *transfer, struct exchange *exchange,
                               uint32_t devices, uint32_t turns)
 {

@@ -1,8 +1,9 @@
 /*
- * Reading ahead: a program that gets many small results gets them one after the other, mostly in the order in which it made them, and each
- * get would cost a round trip. So a get that continues such a series asks for those that come next as well, as far as
- * they are ready: none at first, then one, three, and so on up to AHEAD_MAX, until the series breaks off. Their bytes are kept with their refs
- * (root_keep_value()), where the next gets find them.
+ * Reading ahead: a program that gets many small results gets them one after the other, mostly in
+ * the order in which it made them, and each get would cost a round trip. So a get that continues
+ * such a series asks for those that come next as well, as far as they are ready: none at first,
+ * then one, three, and so on up to AHEAD_MAX, until the series breaks off. Their bytes are kept
+ * with their refs (root_keep_value()), where the next gets find them.
  *
  * What is asked for in vain costs the head a look-up and this process a copy of at most VALUE_BYTES_MAX.
  */
@@ -10,7 +11,10 @@
 #include "client/data.h"
 
 #define AHEAD_MAX (DATA_VALUES_MAX - 1)
-/* The next of a series lies at most so many refs further on, and so many are looked at for one that can be read ahead. */
+/*
+ * The next of a series lies at most so many refs further on, and so many are looked at for one that
+ * can be read ahead.
+ */
 #define STRIDE_MAX 16u
 
 static bool is_small(const struct root *root)
@@ -84,7 +88,7 @@ void ahead_plan_locked(struct plasmon_client *client, const struct root *root, b
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ through a lane */
+/* ----------------------------------------------------------------------- through a lane */
 
 struct batch {
     uint32_t host_device; /* of all */

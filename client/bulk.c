@@ -45,7 +45,7 @@ struct moving {
     uint64_t heard_ns;
 };
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t bulk_links_init(struct bulk_links *links)
 {
@@ -77,7 +77,7 @@ void bulk_links_finish(struct bulk_links *links)
     pl_mutex_finish(&links->lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ who is not asked */
+/* --------------------------------------------------------------------- who is not asked */
 
 static struct bulk_bar *bar_locked(struct bulk_links *links, uint32_t device)
 {
@@ -142,7 +142,7 @@ bool bulk_links_allow(struct bulk_links *links, uint32_t device, bool tls)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ connections */
+/* -------------------------------------------------------------------------- connections */
 
 /* One that is left from before. */
 static bool idle_take(struct bulk_links *links, const char *address,
@@ -204,7 +204,7 @@ static plasmon_status_t link_open(struct moving *moving, struct pl_err *err)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ moving */
+/* ------------------------------------------------------------------------------- moving */
 
 /* Nothing was heard, or moved, for too long? */
 static plasmon_status_t silence_check(struct moving *moving)
@@ -411,9 +411,12 @@ static plasmon_status_t put_once(struct moving *moving)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ attempts */
+/* ----------------------------------------------------------------------------- attempts */
 
-/* OpenSSL writes without MSG_NOSIGNAL, in a thread that is the program's: a SIGPIPE of ours must not reach it. */
+/*
+ * OpenSSL writes without MSG_NOSIGNAL, in a thread that is the program's: a SIGPIPE of ours must
+ * not reach it.
+ */
 struct broken_pipe {
     bool on;
     bool pending;

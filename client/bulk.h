@@ -1,13 +1,16 @@
 /*
- * Bytes between this program and workers of other hosts, over their bulk channel (transfer/bulk_link.h): not through the head, and not in
- * messages. The head says where the worker listens and gives a ticket for the buffer (Located, PutReady); this is the rest.
+ * Bytes between this program and workers of other hosts, over their bulk channel
+ * (transfer/bulk_link.h): not through the head, and not in messages. The head says where the worker
+ * listens and gives a ticket for the buffer (Located, PutReady); this is the rest.
  *
- * A transfer is one request over one connection, which is kept for the next one for a few seconds. When a connection breaks, or nothing is
- * heard of it for its deadline, the transfer goes on over another one where it was: what the worker said is on the device, or what came
- * in order, is not moved again. A worker that cannot be reached at all - a firewall, most often - is left alone for a while, and its device is
- * reached by messages; a line of the log says so.
+ * A transfer is one request over one connection, which is kept for the next one for a few seconds.
+ * When a connection breaks, or nothing is heard of it for its deadline, the transfer goes on over
+ * another one where it was: what the worker said is on the device, or what came in order, is not
+ * moved again. A worker that cannot be reached at all - a firewall, most often - is left alone for
+ * a while, and its device is reached by messages; a line of the log says so.
  *
- * TLS: with the certificate that the program shows the head. A program that has one speaks to no worker in the clear.
+ * TLS: with the certificate that the program shows the head. A program that has one speaks to no
+ * worker in the clear.
  *
  * Threads: any. A connection is one transfer's at a time.
  */
@@ -56,8 +59,9 @@ void bulk_links_keep(struct bulk_links *links, const char *address, struct bulk_
 bool bulk_links_allow(struct bulk_links *links, uint32_t device, bool tls);
 
 /*
- * EUNREACHABLE: it cannot be, for now; ELOST: the buffer, or the worker, is not what the grant was for: ask the head again. ETIMEDOUT: the
- * caller's deadline. Nothing is written to `data` after the return.
+ * EUNREACHABLE: it cannot be, for now; ELOST: the buffer, or the worker, is not what the grant was
+ * for: ask the head again. ETIMEDOUT: the caller's deadline. Nothing is written to `data` after the
+ * return.
  */
 plasmon_status_t bulk_put(struct bulk_links *links, const struct bulk_transfer *transfer,
                           const void *data, struct pl_err *err) PL_MUST_CHECK;

@@ -21,7 +21,7 @@
 
 #define TICK_MS 20
 
-/* ------------------------------------------------------------------------------------------------ fork, log */
+/* ---------------------------------------------------------------------------- fork, log */
 
 /* How many forks lie between this process and the first: a handle of another number was inherited. */
 static _Atomic uint64_t fork_count;
@@ -129,7 +129,7 @@ plasmon_status_t client_check_name(const char *text, size_t bytes_max, const cha
                      what, at);
 }
 
-/* ------------------------------------------------------------------------------------------------ devices */
+/* ------------------------------------------------------------------------------ devices */
 
 plasmon_status_t client_set_devices_locked(struct plasmon_client *client, size_t count,
                                            Plasmon__V1__Device *const *devices)
@@ -239,7 +239,7 @@ plasmon_status_t plasmon_devices(struct plasmon_client *client,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ callbacks */
+/* ---------------------------------------------------------------------------- callbacks */
 
 void client_run_callbacks_unlock(struct plasmon_client *client)
 {
@@ -260,7 +260,7 @@ void client_run_callbacks_unlock(struct plasmon_client *client)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ init */
+/* --------------------------------------------------------------------------------- init */
 
 static const char *option_or_env(const char *option, const char *name)
 {
@@ -458,8 +458,9 @@ static uint32_t count_alive(struct plasmon_client *client)
 }
 
 /*
- * A private cluster is ready when all its devices are: the first tasks would otherwise all go to the one that came up first. The
- * store knows how many there will be. When the time is over, some devices are better than none.
+ * A private cluster is ready when all its devices are: the first tasks would otherwise all go to
+ * the one that came up first. The store knows how many there will be. When the time is over, some
+ * devices are better than none.
  */
 static plasmon_status_t wait_devices(struct plasmon_client *client, uint32_t timeout_ms)
 {
@@ -584,7 +585,10 @@ static void destroy(struct plasmon_client *client)
     rpc_finish();
 }
 
-/* Options of an older program are shorter; of a newer one longer, which is fine while what we do not know is zero. */
+/*
+ * Options of an older program are shorter; of a newer one longer, which is fine while what we do
+ * not know is zero.
+ */
 static plasmon_status_t take_options(const struct plasmon_options *options,
                                      struct plasmon_options *out)
 {
@@ -712,8 +716,9 @@ void plasmon_finish(struct plasmon_client *client)
 }
 
 /*
- * The child of a fork has the memory and the descriptors, but none of the threads; locks may be held for ever. So only what needs
- * neither is given back: descriptors, mappings, and the handle. gRPC's own memory stays: there is no safe way to free it.
+ * The child of a fork has the memory and the descriptors, but none of the threads; locks may be
+ * held for ever. So only what needs neither is given back: descriptors, mappings, and the handle.
+ * gRPC's own memory stays: there is no safe way to free it.
  */
 void plasmon_abandon(struct plasmon_client *client)
 {

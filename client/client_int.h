@@ -5,21 +5,24 @@
  *   session.c            the stream: in order, once; request.c: questions that wait for an answer
  *   dispatch.c           what the head says
  *   refs.c, tasks.c      what names what, and who will still write it; watch.c: who waits for that
- *   submit.c             calls; functions.c: what they may call besides the built-in ones; index.c: many instances of one; graph.c: recorded ones
+ *   submit.c             calls; functions.c: what they may call besides the built-in ones; index.c:
+ *                        many instances of one; graph.c: recorded ones
  *   collective.c         all-reduce and the like
  *   put.c, data.c, map.c bytes in and out; place.c: where they are, and which way; copy.c: strided parts
- *   host.h               host_memory.c, host_copy.c, host_relay.c: host memory that devices copy from and to, and such copies
+ *   host.h               host_memory.c, host_copy.c, host_relay.c: host memory that devices copy
+ *                        from and to, and such copies
  *   ahead.c              small values before they are asked for
  *   bulk.c               bytes straight to and from workers of other hosts
- *   shared.c             the host's object tables and chunks; lane.c: to devices that cannot be mapped; parallel.c: threads
+ *   shared.c             the host's object tables and chunks; lane.c: to devices that cannot be
+ *                        mapped; parallel.c: threads
  *   trace.c              timelines; trace_json.c, trace_plot.c: written and drawn
  *   views.c, wait.c, status.c  the other calls of plasmon.h
  *   embedded.c, spawn.c  a private cluster
  *
- * LOCKS   client->lock (rank CLIENT) guards session and refs. shared.lock (rank STORE) guards what came from the store. No
- *         lock is held while a callback of the user runs.
- * FORK    Threads, sockets and pins do not survive fork(): every entry point begins with client_enter(), which refuses in
- *         a child before it touches a lock.
+ * LOCKS   client->lock (rank CLIENT) guards session and refs. shared.lock (rank STORE) guards what
+ *         came from the store. No lock is held while a callback of the user runs.
+ * FORK    Threads, sockets and pins do not survive fork(): every entry point begins with
+ *         client_enter(), which refuses in a child before it touches a lock.
  */
 #ifndef CLIENT_CLIENT_INT_H
 #define CLIENT_CLIENT_INT_H
@@ -40,8 +43,8 @@
 #include "client/trace.h"
 #include "plasmon/plasmon.h"
 
-#define PUT_INLINE_BYTES \
-    (256u << 10) /* up to here the bytes go with the task: no round trip */
+/* up to here the bytes go with the task: no round trip */
+#define PUT_INLINE_BYTES   (256u << 10)
 #define READ_CHUNK_BYTES   WIRE_DATA_BYTES_MAX
 #define READS_MAX          16u /* of one value, each ended by the death of a worker */
 #define READS_IN_FLIGHT    16u /* 16 MiB: what the head has of one get at a time */
@@ -147,9 +150,11 @@ plasmon_status_t client_check_name(const char *text, size_t bytes_max,
                                    const char *what) PL_MUST_CHECK;
 
 /*
- * A client of a cluster (options.address or $PLASMON_ADDRESS is set) without a session: for client_unary() and what is made of it, and
- * plasmon_finish(). A session is an input of the head, which it has only when its journal has stored it; who only looks does not wait for
- * that, counts as nobody, and sees a cluster whose devices are still starting. Does not connect: the first call does.
+ * A client of a cluster (options.address or $PLASMON_ADDRESS is set) without a session: for
+ * client_unary() and what is made of it, and plasmon_finish(). A session is an input of the head,
+ * which it has only when its journal has stored it; who only looks does not wait for that, counts
+ * as nobody, and sees a cluster whose devices are still starting. Does not connect: the first call
+ * does.
  */
 plasmon_status_t client_ask_init(const struct plasmon_options *options,
                                  struct plasmon_client **out_client) PL_MUST_CHECK;
@@ -158,7 +163,10 @@ plasmon_status_t client_unary(struct plasmon_client *client, const char *path,
                               const ProtobufCMessage *message, uint8_t **out_bytes,
                               size_t *out_length) PL_MUST_CHECK;
 
-/* status.c: the cluster's status in an arena of its own, which the caller finishes on success. Without the lock. */
+/*
+ * status.c: the cluster's status in an arena of its own, which the caller finishes on success.
+ * Without the lock.
+ */
 enum client_status_what {
     CLIENT_STATUS_PLAIN,
     CLIENT_STATUS_PAIRS,  /* and what moved between which devices */
@@ -168,11 +176,17 @@ enum client_status_what {
 plasmon_status_t client_status(struct plasmon_client *client, enum client_status_what what,
                                struct wire_arena *arena,
                                Plasmon__V1__StatusReply **out_reply) PL_MUST_CHECK;
-/* With who holds the memory: those with this in their name, their client's label, or that of what they show; "": all. */
+/*
+ * With who holds the memory: those with this in their name, their client's label, or that of what
+ * they show; "": all.
+ */
 plasmon_status_t client_status_memory(struct plasmon_client *client, const char *label,
                                       struct wire_arena *arena,
                                       Plasmon__V1__StatusReply **out_reply) PL_MUST_CHECK;
-/* How a public call begins that makes a text of the head's status: client_status(), after the check of its arguments. */
+/*
+ * How a public call begins that makes a text of the head's status: client_status(), after the check
+ * of its arguments.
+ */
 plasmon_status_t client_text_ask(struct plasmon_client *client,
                                  enum client_status_what what, char **out_text,
                                  struct wire_arena *arena,
@@ -181,7 +195,10 @@ plasmon_status_t client_text_ask(struct plasmon_client *client,
 plasmon_status_t client_text_give(struct pl_str *text, char **out_text) PL_MUST_CHECK;
 /* A status as one JSON object. */
 void status_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out);
-/* What of a host's memory and files has what devices have no room for, and what went there and back: of `status` and `memory`. */
+/*
+ * What of a host's memory and files has what devices have no room for, and what went there and
+ * back: of `status` and `memory`.
+ */
 void status_spill_json(const Plasmon__V1__SpillHost *host, struct pl_str *out);
 const char *status_device_state(const Plasmon__V1__Device *device);
 /* How many are not gone: the others stay in the list, for their numbers. */
@@ -194,12 +211,18 @@ void client_tell_ready_fd(struct plasmon_client *client);
 struct submit_scratch *submit_scratch_create(void) PL_MUST_CHECK;
 void submit_scratch_destroy(struct submit_scratch *scratch);
 
-/* wait.c: wait until the box of the ref is decided; its status, with the failure's text as this thread's error. */
+/*
+ * wait.c: wait until the box of the ref is decided; its status, with the failure's text as this
+ * thread's error.
+ */
 plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct root *root,
                                         const struct pl_box *box,
                                         uint64_t deadline_ns) PL_MUST_CHECK;
 
-/* The ref failed, or (status ETIMEDOUT) is pending: that, with its text as this thread's error. Else `status`. */
+/*
+ * The ref failed, or (status ETIMEDOUT) is pending: that, with its text as this thread's error.
+ * Else `status`.
+ */
 plasmon_status_t client_tell_state_locked(const struct root *root, const struct pl_box *box,
                                           plasmon_status_t status) PL_MUST_CHECK;
 
@@ -211,7 +234,10 @@ plasmon_status_t client_snapshot_locked(struct plasmon_client *client,
 void client_close_ref_locked(struct plasmon_client *client, struct plasmon_ref *ref,
                              struct ref_slot *slot);
 
-/* copy.c: the part of `view` that lies in `box`, from a buffer that holds `frame` into the view's elements in C order. */
+/*
+ * copy.c: the part of `view` that lies in `box`, from a buffer that holds `frame` into the view's
+ * elements in C order.
+ */
 void copy_view_out(void *dst, const struct pl_view *view, const struct pl_box *box,
                    const void *src, const struct pl_box *frame, uint32_t element_bytes);
 

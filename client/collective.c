@@ -1,8 +1,10 @@
 /*
- * Collectives, the client's side: a call is checked against everything that can be known without the head, its results get their ids, and one
- * task goes out. The head makes launches of it (head/collective.c).
+ * Collectives, the client's side: a call is checked against everything that can be known without
+ * the head, its results get their ids, and one task goes out. The head makes launches of it
+ * (head/collective.c).
  *
- * Under the client's lock in three steps, as in submit.c: look (no side effects), make (undone on failure), send (cannot fail half-way).
+ * Under the client's lock in three steps, as in submit.c: look (no side effects), make (undone on
+ * failure), send (cannot fail half-way).
  */
 #include <string.h>
 
@@ -34,7 +36,7 @@ struct call {
 static_assert(PLASMON_COLLECTIVE_MAX == WIRE_COLLECTIVE_MAX, "one limit, two names");
 static_assert(PLASMON_WAY_FASTEST + 1 == WIRE_COLLECTIVE_WAYS, "the same");
 
-/* ------------------------------------------------------------------------------------------------ look */
+/* --------------------------------------------------------------------------------- look */
 
 static bool reduces(const struct call *call)
 {
@@ -301,7 +303,7 @@ static plasmon_status_t look(struct call *call)
     return status == PLASMON_OK ? look_at_results(call, &shape) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ make */
+/* --------------------------------------------------------------------------------- make */
 
 static plasmon_status_t make_result(struct call *call, struct party *result)
 {
@@ -355,7 +357,7 @@ static plasmon_status_t make(struct call *call, bool with_task_ref)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ send */
+/* --------------------------------------------------------------------------------- send */
 
 static plasmon_status_t add_to_frame(struct call *call)
 {
@@ -449,7 +451,7 @@ static plasmon_status_t submit(struct call *call,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ the calls */
+/* ---------------------------------------------------------------------------- the calls */
 
 plasmon_status_t plasmon_all_reduce(struct plasmon_client *client, plasmon_reduce_t op,
                                     struct plasmon_ref *const *refs, uint32_t count,

@@ -1,8 +1,9 @@
 /*
  * Copying what a view shows out of a buffer.
  *
- * The destination is the view's elements in C order; the source holds `frame` of the root. `box` says what part of the root the
- * source is right for: a value may lie in several buffers, and each gives its part.
+ * The destination is the view's elements in C order; the source holds `frame` of the root. `box`
+ * says what part of the root the source is right for: a value may lie in several buffers, and each
+ * gives its part.
  */
 #include <string.h>
 

@@ -3,8 +3,10 @@
  *
  *   1. Few bytes that were put or got before are kept with the ref, until it is written: done.
  *   2. Ask the head where the bytes are; it answers when they are right, and holds this version for us.
- *   3. Every place is on this host: pin, copy (where it is mapped) or fetch through a lane, unpin. Nothing goes through a socket. Or it is
- *      elsewhere and large: fetch it from the worker that has it (bulk.h). What a lane or a worker cannot fetch in a few long runs (strided views, above all) the head has copied together first.
+ *   3. Every place is on this host: pin, copy (where it is mapped) or fetch through a lane, unpin.
+ *      Nothing goes through a socket. Or it is elsewhere and large: fetch it from the worker that
+ *      has it (bulk.h). What a lane or a worker cannot fetch in a few long runs (strided views,
+ *      above all) the head has copied together first.
  *   4. Otherwise ask for the bytes, a MiB at a time, a few in flight.
  *
  * Between 2 and 3 the head may move a buffer (a device under pressure): the pin then fails, and we ask again.
@@ -22,11 +24,14 @@
 #define AWAY_NS      UINT64_C(3000000000) /* for a worker that is being replaced */
 #define AWAY_LOOK_MS 20
 #define AHEAD_NS     20000000u /* for values that nobody asked for yet */
-/* A place is fetched through a lane in this many runs, or in runs of at least this many bytes; else copied together first. */
+/*
+ * A place is fetched through a lane in this many runs, or in runs of at least this many bytes; else
+ * copied together first.
+ */
 #define RUNS_MAX      16
 #define RUN_BYTES_MIN (1u << 20)
 
-/* ------------------------------------------------------------------------------------------------ shared memory */
+/* ------------------------------------------------------------------------ shared memory */
 
 struct fetch {
     struct plasmon_client *client;
@@ -126,7 +131,10 @@ static plasmon_status_t copy_place(struct plasmon_client *client,
     return status;
 }
 
-/* From every place. EUNREACHABLE: not all are on this host. ELOST: one has moved. EAGAIN: they must be copied together. */
+/*
+ * From every place. EUNREACHABLE: not all are on this host. ELOST: one has moved. EAGAIN: they must
+ * be copied together.
+ */
 static plasmon_status_t copy_places(struct plasmon_client *client,
                                     const struct held_value *value, void *data,
                                     uint64_t deadline_ns, struct pl_err *err)
@@ -140,7 +148,10 @@ static plasmon_status_t copy_places(struct plasmon_client *client,
     return status;
 }
 
-/* Do the places show all of the view? They are disjoint boxes, so their parts of the hull must add up to it. */
+/*
+ * Do the places show all of the view? They are disjoint boxes, so their parts of the hull must add
+ * up to it.
+ */
 static bool places_cover(const struct held_value *value)
 {
     struct pl_box hull = pl_view_hull(&value->shown), part;
@@ -189,8 +200,9 @@ static plasmon_status_t get_placed(struct plasmon_client *client, struct held_va
 }
 
 /*
- * EUNREACHABLE: get it by messages. A worker that is away gives no bytes in any way until the next one is there, which is a matter of a second: so it
- * is waited for, rather than that all that is missing goes through the head.
+ * EUNREACHABLE: get it by messages. A worker that is away gives no bytes in any way until the next
+ * one is there, which is a matter of a second: so it is waited for, rather than that all that is
+ * missing goes through the head.
  */
 static plasmon_status_t get_shared(struct plasmon_client *client, struct held_value *value,
                                    struct ahead_values *ahead, void *data,
@@ -218,7 +230,7 @@ static plasmon_status_t get_shared(struct plasmon_client *client, struct held_va
     return status == PLASMON_OK || failed ? status : PLASMON_EUNREACHABLE;
 }
 
-/* ------------------------------------------------------------------------------------------------ messages */
+/* ----------------------------------------------------------------------------- messages */
 
 /* A get by messages: chunk i of the value is in flight while next_sent - READS_IN_FLIGHT <= i < next_sent. */
 struct read_pipe {
@@ -305,8 +317,9 @@ static plasmon_status_t get_once_by_messages(struct plasmon_client *client,
 }
 
 /*
- * EAGAIN: its worker died between reading the bytes and sending them, and the head has let go of what was read. It is asked anew. A submit of
- * another thread may have come between; then this get is one that was called after it.
+ * EAGAIN: its worker died between reading the bytes and sending them, and the head has let go of
+ * what was read. It is asked anew. A submit of another thread may have come between; then this get
+ * is one that was called after it.
  */
 static plasmon_status_t get_by_messages(struct plasmon_client *client, uint64_t root_id,
                                         const struct pl_view *view, void *data,
@@ -326,8 +339,8 @@ static plasmon_status_t get_by_messages(struct plasmon_client *client, uint64_t 
 }
 
 /*
- * A value of many chunks must be of one version though another thread submits meanwhile: it is read from a snapshot. (What that
- * costs, a message, is nothing beside the bytes.)
+ * A value of many chunks must be of one version though another thread submits meanwhile: it is read
+ * from a snapshot. (What that costs, a message, is nothing beside the bytes.)
  */
 static plasmon_status_t get_large_by_messages(struct plasmon_client *client,
                                               struct plasmon_ref *ref, void *data,
@@ -358,7 +371,7 @@ static plasmon_status_t get_large_by_messages(struct plasmon_client *client,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ get */
+/* ---------------------------------------------------------------------------------- get */
 
 /* From the bytes that are kept with the root, if there are any. */
 static bool get_kept_locked(const struct ref_slot *slot, void *data)

@@ -37,15 +37,15 @@ enum data_form {
     DATA_COMPACT,  /* in a buffer that has them in C order and nothing else between them */
 };
 /*
- * Where are the bytes? Takes a hold at the head. With the lock; held_value_drop_locked() ends it, also after a failure. EAGAIN: only
- * the compact form makes sense here.
+ * Where are the bytes? Takes a hold at the head. With the lock; held_value_drop_locked() ends it,
+ * also after a failure. EAGAIN: only the compact form makes sense here.
  */
 plasmon_status_t held_value_locate_locked(struct plasmon_client *client,
                                           struct held_value *value, enum data_form form,
                                           uint64_t deadline_ns) PL_MUST_CHECK;
 /*
- * The same for several values at once, and one answer's wait: for the first. The others, which are wholes, are held (hold is not 0) if their
- * answers came by then.
+ * The same for several values at once, and one answer's wait: for the first. The others, which are
+ * wholes, are held (hold is not 0) if their answers came by then.
  */
 #define DATA_VALUES_MAX 65u
 plasmon_status_t held_values_locate_locked(struct plasmon_client *client,
@@ -63,8 +63,8 @@ struct ahead_values {
     bool *got;                 /* a value: its bytes are there */
 };
 /*
- * A get of `root` begins; it is small or not, and its bytes are at hand (got) or not. What else to ask for with it: *out is the
- * caller's, and ahead_finish() ends it.
+ * A get of `root` begins; it is small or not, and its bytes are at hand (got) or not. What else to
+ * ask for with it: *out is the caller's, and ahead_finish() ends it.
  */
 void ahead_plan_locked(struct plasmon_client *client, const struct root *root, bool got,
                        struct ahead_values *out);
@@ -78,18 +78,28 @@ plasmon_status_t data_path_parse(const char *text, enum data_path *out_path) PL_
 /* How a device is reached; never DATA_AUTO. Without the lock. */
 enum data_path data_path_to(struct plasmon_client *client, uint32_t index,
                             uint32_t *out_host_device);
-/* Is there a device on this host that is reached without messages? Connects to the store when first asked. Without the lock. */
+/*
+ * Is there a device on this host that is reached without messages? Connects to the store when first
+ * asked. Without the lock.
+ */
 bool data_reachable(struct plasmon_client *client, int device);
 /*
- * The store of this host is gone, or the head names a device that we do not know: ask the head who there is now, and connect to that store. false: that
- * was done a moment ago, is being done, or cannot be done here. Without the lock; not for long in a hurry: it is a call to the head.
+ * The store of this host is gone, or the head names a device that we do not know: ask the head who
+ * there is now, and connect to that store. false: that was done a moment ago, is being done, or
+ * cannot be done here. Without the lock; not for long in a hurry: it is a call to the head.
  */
 bool data_look_again(struct plasmon_client *client);
 /* The same of what we know now, and for one of these ways (AUTO: any but messages): never asks. */
 bool data_known(struct plasmon_client *client, int device, enum data_path path);
-/* Is there a device on another host whose worker moves this many bytes straight, as far as we know? Without the lock. */
+/*
+ * Is there a device on another host whose worker moves this many bytes straight, as far as we know?
+ * Without the lock.
+ */
 bool data_bulk(struct plasmon_client *client, int device, uint64_t bytes);
-/* host_copy.c: what a ref shows, `bytes` in all, into memory of plasmon_host_alloc(); as host_put(). Without the lock. */
+/*
+ * host_copy.c: what a ref shows, `bytes` in all, into memory of plasmon_host_alloc(); as
+ * host_put(). Without the lock.
+ */
 plasmon_status_t host_get(struct plasmon_client *client, struct plasmon_ref *ref,
                           void *data, uint64_t bytes) PL_MUST_CHECK;
 /* The buffer, as shared.h names it. */
@@ -98,12 +108,18 @@ struct shared_key data_key(uint32_t host_device, uint64_t buffer);
 plasmon_status_t data_pin(struct plasmon_client *client, const struct place *place,
                           bool must_map, uint64_t deadline_ns, struct shared_pin *out_pin,
                           struct pl_err *err) PL_MUST_CHECK;
-/* Several small buffers of one device, which are pinned: buffers[i] from its first byte on, bytes[i] of it to data[i]. Without the lock. */
+/*
+ * Several small buffers of one device, which are pinned: buffers[i] from its first byte on,
+ * bytes[i] of it to data[i]. Without the lock.
+ */
 plasmon_status_t data_lane_get_many(struct plasmon_client *client, uint32_t host_device,
                                     const uint64_t *buffers, const uint64_t *bytes,
                                     void *const *data, uint32_t count, uint64_t deadline_ns,
                                     struct pl_err *err) PL_MUST_CHECK;
-/* To a buffer that a put opened, from the place of a get, on another host. As bulk_put() and bulk_get(). Without the lock. */
+/*
+ * To a buffer that a put opened, from the place of a get, on another host. As bulk_put() and
+ * bulk_get(). Without the lock.
+ */
 plasmon_status_t data_bulk_put(struct plasmon_client *client, uint64_t buffer,
                                const struct bulk_grant *grant, const void *data,
                                uint64_t bytes, struct pl_err *err) PL_MUST_CHECK;

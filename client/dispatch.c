@@ -1,7 +1,9 @@
 /*
- * What the head says, told to whom it concerns. One frame, checked by wire, on the loop's thread, under the client's lock.
+ * What the head says, told to whom it concerns. One frame, checked by wire, on the loop's thread,
+ * under the client's lock.
  *
- * Answers to requests nobody waits for any more (they timed out) are dropped; so are ends of tasks that ended already.
+ * Answers to requests nobody waits for any more (they timed out) are dropped; so are ends of tasks
+ * that ended already.
  */
 #include "client/client_int.h"
 

@@ -1,10 +1,12 @@
 /*
- * Who waits for what in a cluster, put together from what the head and its workers say (the status with waits). doctor_say.c says it.
+ * Who waits for what in a cluster, put together from what the head and its workers say (the status
+ * with waits). doctor_say.c says it.
  *
- * For each of the oldest tasks of clients the chain of what it waits for is followed to its end: from a launch to one that it comes after and
- * that is not done, from one that its worker has not come to yet to what that worker is at. Numbers fall along the chain, so it
- * ends, and there is the cause: something runs, or waits for memory, for a reader, for code, or nobody answers. For each cause there is a
- * sentence about what to do.
+ * For each of the oldest tasks of clients the chain of what it waits for is followed to its end:
+ * from a launch to one that it comes after and that is not done, from one that its worker has not
+ * come to yet to what that worker is at. Numbers fall along the chain, so it ends, and there is the
+ * cause: something runs, or waits for memory, for a reader, for code, or nobody answers. For each
+ * cause there is a sentence about what to do.
  */
 #include "client/doctor.h"
 
@@ -15,7 +17,7 @@ enum {
     RUNS_BRIEFLY_MS = 1000, /* nobody is advised to end what has run for less */
 };
 
-/* ------------------------------------------------------------------------------------------------ looking things up */
+/* -------------------------------------------------------------------- looking things up */
 
 static const Plasmon__V1__LaunchWait *launch_at(const Plasmon__V1__Waits *waits,
                                                 uint32_t device, uint64_t seq)
@@ -77,7 +79,7 @@ bool doctor_silent(const Plasmon__V1__Waits *waits, uint32_t device)
     return false;
 }
 
-/* ------------------------------------------------------------------------------------------------ following a chain */
+/* -------------------------------------------------------------------- following a chain */
 
 static struct doctor_step step_at(const Plasmon__V1__Waits *waits, uint32_t device,
                                   uint64_t seq)
@@ -88,7 +90,10 @@ static struct doctor_step step_at(const Plasmon__V1__Waits *waits, uint32_t devi
                                 .launch = launch_at(waits, device, seq)};
 }
 
-/* Launches are sent in order: the copy for spilling that keeps this one, and all before it that have not been sent. NULL: there is none. */
+/*
+ * Launches are sent in order: the copy for spilling that keeps this one, and all before it that
+ * have not been sent. NULL: there is none.
+ */
 static const Plasmon__V1__TaskWait *held_before(const Plasmon__V1__Waits *waits,
                                                 const struct doctor_step *step)
 {
@@ -152,7 +157,7 @@ static bool step_next(const Plasmon__V1__Waits *waits, struct doctor_step *io_st
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ causes */
+/* ------------------------------------------------------------------------------- causes */
 
 static const struct doctor_cause causes[] = {
     [PLASMON__V1__WAIT_WHY__WAIT_NONE] = {"soon", "is about to go", ""},

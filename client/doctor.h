@@ -1,6 +1,6 @@
 /*
- * Who waits for what in a cluster: the chains from the oldest tasks to what holds them up, and what to do about each. Of a status with waits
- * (client_status()); borrows from it.
+ * Who waits for what in a cluster: the chains from the oldest tasks to what holds them up, and what
+ * to do about each. Of a status with waits (client_status()); borrows from it.
  *
  * Threads: any. Pure functions.
  */
@@ -45,7 +45,10 @@ const Plasmon__V1__Device *doctor_device(const Plasmon__V1__StatusReply *reply,
 const struct doctor_cause *doctor_hold(const Plasmon__V1__TaskWait *task);
 bool doctor_silent(const Plasmon__V1__Waits *waits, uint32_t device);
 
-/* The oldest tasks, a line each: what each waits for in the end, how long, and what to do. spills: with copies for spilling, where nothing else has these. */
+/*
+ * The oldest tasks, a line each: what each waits for in the end, how long, and what to do. spills:
+ * with copies for spilling, where nothing else has these.
+ */
 void doctor_say_oldest(const Plasmon__V1__StatusReply *reply, uint32_t most, bool spills,
                        struct pl_str *out);
 void doctor_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out);

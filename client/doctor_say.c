@@ -13,11 +13,11 @@
 
 enum {
     TOLD_MAX = 8, /* tasks in words */
-    SILENT_TOLD_MS =
-        1000, /* a client that acknowledges nothing for so long does not read */
+    /* a client that acknowledges nothing for so long does not read */
+    SILENT_TOLD_MS = 1000,
 };
 
-/* ------------------------------------------------------------------------------------------------ words */
+/* -------------------------------------------------------------------------------- words */
 
 static void say_seconds(struct pl_str *out, uint64_t ms)
 {
@@ -459,7 +459,7 @@ void doctor_text(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     say_routes(reply, out);
 }
 
-/* ------------------------------------------------------------------------------------------------ JSON */
+/* --------------------------------------------------------------------------------- JSON */
 
 static void put_step(struct pl_str *out, const struct doctor_step *step)
 {
@@ -618,7 +618,7 @@ void doctor_json(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
     pl_str_append(out, "]}");
 }
 
-/* ------------------------------------------------------------------------------------------------ the call */
+/* ----------------------------------------------------------------------------- the call */
 
 plasmon_status_t plasmon_doctor(struct plasmon_client *client, int json, char **out_text)
 {

@@ -32,7 +32,7 @@ void embedded_init(struct embedded *embedded)
 
 #define EXPLAIN_MS 2000u /* a cluster that cannot start ends within that */
 
-/* ------------------------------------------------------------------------------------------------ arguments */
+/* ---------------------------------------------------------------------------- arguments */
 
 struct arguments {
     char *argv[ARGS_MAX + 1];
@@ -190,7 +190,7 @@ static void fill_arguments(struct arguments *arguments,
     arguments->argv[arguments->count] = NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ start */
+/* -------------------------------------------------------------------------------- start */
 
 /* A place for stderr that cannot grow: what does not fit is lost, and nothing of it has a name. */
 static int log_create(void)
@@ -322,7 +322,7 @@ plasmon_status_t embedded_head_fd(struct embedded *embedded, struct shared *shar
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ end */
+/* ---------------------------------------------------------------------------------- end */
 
 static bool wait_gone(int pidfd, uint32_t timeout_ms)
 {

@@ -1,8 +1,9 @@
 /*
  * A private cluster: plasmon-store, which starts the head and the workers, and ends with this process.
  *
- * The store gets two descriptors: 3 is a pidfd of this process, 4 one end of a socketpair (store/control.h). Over the other
- * end come a socket to the head and everything that shared.c needs; closing it ends the cluster.
+ * The store gets two descriptors: 3 is a pidfd of this process, 4 one end of a socketpair
+ * (store/control.h). Over the other end come a socket to the head and everything that shared.c
+ * needs; closing it ends the cluster.
  */
 #ifndef CLIENT_EMBEDDED_H
 #define CLIENT_EMBEDDED_H
@@ -29,13 +30,16 @@ plasmon_status_t embedded_head_fd(struct embedded *embedded, struct shared *shar
                                   bool again, uint32_t timeout_ms, int *out_fd,
                                   struct pl_err *err) PL_MUST_CHECK;
 /*
- * The first session failed with this thread's error. If that is because the cluster ended: ECLOSED, with its words in place of gRPC's. Else
- * they follow what is said already.
+ * The first session failed with this thread's error. If that is because the cluster ended: ECLOSED,
+ * with its words in place of gRPC's. Else they follow what is said already.
  */
 plasmon_status_t embedded_explain(const struct embedded *embedded, plasmon_status_t status);
 /* Put the last lines that the daemons wrote onto the end of the text. */
 void embedded_add_log(const struct embedded *embedded, struct pl_err *err);
-/* Of a cluster that did not start: before them the first line, which is the cause where all else is what came of it. */
+/*
+ * Of a cluster that did not start: before them the first line, which is the cause where all else is
+ * what came of it.
+ */
 void embedded_add_start_log(const struct embedded *embedded, struct pl_err *err);
 /* shared_finish() was called: wait for the store's end, kill it after timeout_ms. */
 void embedded_finish(struct embedded *embedded, uint32_t timeout_ms);

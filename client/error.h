@@ -1,4 +1,7 @@
-/* The calling thread's error text: plasmon_error(). Kept a thread, so that two threads never see each other's. */
+/*
+ * The calling thread's error text: plasmon_error(). Kept a thread, so that two threads never see
+ * each other's.
+ */
 #ifndef CLIENT_ERROR_H
 #define CLIENT_ERROR_H
 

@@ -1,9 +1,11 @@
 /*
- * Encoding of the batch. The task encoder writes protobuf by hand: it is the hot path of submit, and what it may emit is
- * small. tests/unit/client/test_frame.c holds every field against protobuf-c.
+ * Encoding of the batch. The task encoder writes protobuf by hand: it is the hot path of submit,
+ * and what it may emit is small. tests/unit/client/test_frame.c holds every field against
+ * protobuf-c.
  *
- * A nested message is written behind room for its length; when the length is known it moves down by the bytes that the
- * varint did not need. Payloads (TASK_PUT) come last in their message, so that they are never moved.
+ * A nested message is written behind room for its length; when the length is known it moves down by
+ * the bytes that the varint did not need. Payloads (TASK_PUT) come last in their message, so that
+ * they are never moved.
  */
 #include "client/frame.h"
 
@@ -142,7 +144,7 @@ static plasmon_status_t frame_reserve(struct frame *frame, size_t bytes)
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ primitives */
+/* --------------------------------------------------------------------------- primitives */
 
 static inline uint8_t *put_varint(uint8_t *at, uint64_t value)
 {
@@ -162,7 +164,10 @@ static inline uint8_t *put_number(uint8_t *at, uint32_t tag, uint64_t value)
     return put_varint(put_varint(at, tag), value); /* a tag below field 16 is one byte */
 }
 
-/* Close a nested message whose tag stands at `tag_at` and whose body was written VARINT_MAX bytes behind it. */
+/*
+ * Close a nested message whose tag stands at `tag_at` and whose body was written VARINT_MAX bytes
+ * behind it.
+ */
 static uint8_t *close_nested(uint8_t *tag_at, uint8_t *body, uint8_t *end)
 {
     size_t length = (size_t)(end - body);
@@ -391,7 +396,7 @@ static uint8_t *put_task_fields(uint8_t *at, const struct frame_task *task)
     return task->launch_shape == NULL ? at : put_launch_shape(at, task->launch_shape);
 }
 
-/* ------------------------------------------------------------------------------------------------ adding */
+/* ------------------------------------------------------------------------------- adding */
 
 plasmon_status_t frame_add_task(struct frame *frame, const struct frame_task *task)
 {
@@ -476,7 +481,7 @@ plasmon_status_t frame_add_fields(struct frame *frame, enum frame_kind kind,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ cutting */
+/* ------------------------------------------------------------------------------ cutting */
 
 static plasmon_status_t frame_close_releases(struct frame *frame)
 {

@@ -1,17 +1,20 @@
 /*
  * The batch of operations that the next ClientFrame will carry, kept as the bytes of its fields.
  *
- * Protobuf fields of a message may be concatenated, so a task is encoded once, when it is submitted, straight into the
- * batch: no tree of structs, no second pass. The header is put before them when the frame is cut.
+ * Protobuf fields of a message may be concatenated, so a task is encoded once, when it is
+ * submitted, straight into the batch: no tree of structs, no second pass. The header is put before
+ * them when the frame is cut.
  *
  * ORDER
  *
- * Inside a frame the head takes the tasks first and everything else after them, in no promised order. So an operation may
- * join a batch only if that changes nothing: tasks and releases (a task cannot name a ref that was released before it), then
- * operations of one other kind. frame_admits() tells; when it says no, the session cuts the frame and starts the next.
+ * Inside a frame the head takes the tasks first and everything else after them, in no promised
+ * order. So an operation may join a batch only if that changes nothing: tasks and releases (a task
+ * cannot name a ref that was released before it), then operations of one other kind. frame_admits()
+ * tells; when it says no, the session cuts the frame and starts the next.
  *
- * Tasks before releases also means that a frame needs memory for both. So behind the release of much memory nothing is added that may want it: who
- * lets 10 GiB go and makes 10 others needs room for 10. Not behind every release, for a frame a task costs more than all else.
+ * Tasks before releases also means that a frame needs memory for both. So behind the release of
+ * much memory nothing is added that may want it: who lets 10 GiB go and makes 10 others needs room
+ * for 10. Not behind every release, for a frame a task costs more than all else.
  *
  * Threads: the owner's lock.
  */
@@ -22,8 +25,8 @@
 
 #include "wire/wire.h"
 
-#define FRAME_TASKS_CUT \
-    256u /* one message of 256 tasks costs 0.5 us a task in gRPC; more gains nothing */
+/* one message of 256 tasks costs 0.5 us a task in gRPC; more gains nothing */
+#define FRAME_TASKS_CUT 256u
 #define FRAME_BYTES_CUT (64u << 10) /* and 64 KiB bound the latency of what waits behind */
 #define FRAME_RELEASED_CUT \
     (16u                   \
@@ -66,8 +69,8 @@ struct frame_arg {
     uint32_t reduce_op;
     bool relaxed;
     bool dense;
-    const int64_t *
-        index_step; /* view->ndim numbers for each dimension of the task's index; NULL: none */
+    /* view->ndim numbers for each dimension of the task's index; NULL: none */
+    const int64_t *index_step;
 };
 
 struct frame_binding {

@@ -1,4 +1,7 @@
-/* Functions of one's own: source text and libraries. Checked here as far as they can be; compiled where they run. */
+/*
+ * Functions of one's own: source text and libraries. Checked here as far as they can be; compiled
+ * where they run.
+ */
 #include "client/functions.h"
 
 #include <stdlib.h>
@@ -7,7 +10,7 @@
 #include "base/alloc.h"
 #include "client/client_int.h"
 
-/* ------------------------------------------------------------------------------------------------ the table */
+/* ---------------------------------------------------------------------------- the table */
 
 void functions_init(struct functions *functions)
 {
@@ -88,7 +91,7 @@ static plasmon_status_t table_add(struct functions *functions,
     return pl_map_set(&functions->by_name, key, function);
 }
 
-/* ------------------------------------------------------------------------------------------------ checks */
+/* ------------------------------------------------------------------------------- checks */
 
 static plasmon_status_t check_text(const char *name, const char *text, const char *what)
 {
@@ -143,7 +146,7 @@ static plasmon_status_t function_create(const char *name, const char *signature,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ defining */
+/* ----------------------------------------------------------------------------- defining */
 
 /* With the lock. Takes the function. */
 static plasmon_status_t define_locked(struct plasmon_client *client,
@@ -311,7 +314,7 @@ plasmon_status_t plasmon_function_library(struct plasmon_client *client, const c
     return define(client, function, &message);
 }
 
-/* ------------------------------------------------------------------------------------------------ waiting */
+/* ------------------------------------------------------------------------------ waiting */
 
 static plasmon_status_t wait_locked(struct plasmon_client *client,
                                     const struct client_function *function,

@@ -1,8 +1,9 @@
 /*
  * The functions that this session has defined: name -> signature and number. Guarded by the client's lock.
  *
- * A definition goes out once, in order before the calls that name it; the session sees to it that it arrives, over reconnects too.
- * Nothing is forgotten before the session ends, so what a lookup gives stays.
+ * A definition goes out once, in order before the calls that name it; the session sees to it that
+ * it arrives, over reconnects too. Nothing is forgotten before the session ends, so what a lookup
+ * gives stays.
  */
 #ifndef CLIENT_FUNCTIONS_H
 #define CLIENT_FUNCTIONS_H

@@ -1,14 +1,18 @@
 /*
  * Recorded graphs: recording, and the end. graph_launch.c has the launches; see graph.h, docs/graphs.md.
  *
- * A recorded call goes to the head at once, as a task with the graph's number. Refs that it makes exist here from then on, and have
- * failed with EGRAPH until a launch writes them. The graph holds a handle of every array that the recording names, so those live as
- * long as the graph; when the recording ends, an array made inside whose only handle is the graph's is a temporary.
+ * A recorded call goes to the head at once, as a task with the graph's number. Refs that it makes
+ * exist here from then on, and have failed with EGRAPH until a launch writes them. The graph holds
+ * a handle of every array that the recording names, so those live as long as the graph; when the
+ * recording ends, an array made inside whose only handle is the graph's is a temporary.
  *
- * What a recording writes is kept as a list of boxes for each array; boxes that make one together are one. An array with more than WRITES_MAX of them counts as
- * written in their hull, which may say "pending" for longer and never for shorter; but a failure from before a launch is not forgotten then.
+ * What a recording writes is kept as a list of boxes for each array; boxes that make one together
+ * are one. An array with more than WRITES_MAX of them counts as written in their hull, which may
+ * say "pending" for longer and never for shorter; but a failure from before a launch is not
+ * forgotten then.
  *
- * An OUT argument overwrites its box, also where a call before it reads what was there: if that failed the launch fails as a whole, and with it what it writes.
+ * An OUT argument overwrites its box, also where a call before it reads what was there: if that
+ * failed the launch fails as a whole, and with it what it writes.
  */
 #include "client/graph.h"
 
@@ -22,7 +26,7 @@
 #define WRITES_MAX 64u
 #define NAMED_MAX  6u /* functions, in an error */
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t graph_find(struct plasmon_client *client,
                             const struct plasmon_graph *handle,
@@ -164,7 +168,7 @@ plasmon_status_t plasmon_graph_begin(struct plasmon_client *client,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ recording */
+/* ---------------------------------------------------------------------------- recording */
 
 /* Held from now on. */
 static struct graph_root *root_add(struct plasmon_client *client,
@@ -190,7 +194,10 @@ static struct graph_root *root_add(struct plasmon_client *client,
     return place;
 }
 
-/* Does what `a` says of its box say all of `b`, whichever came first? Only what overwrites forgets what had failed. */
+/*
+ * Does what `a` says of its box say all of `b`, whichever came first? Only what overwrites forgets
+ * what had failed.
+ */
 static bool write_covers(const struct graph_write *a, const struct graph_write *b)
 {
     return (a->effect == WRITE_OVERWRITES || b->effect != WRITE_OVERWRITES) &&
@@ -408,7 +415,7 @@ plasmon_status_t graph_record_locked(struct plasmon_graph *graph, struct submit 
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ end */
+/* ---------------------------------------------------------------------------------- end */
 
 /* The graph's own handle, without a word to the head. */
 static void hold_drop(struct plasmon_client *client, struct graph_root *root)
@@ -436,7 +443,10 @@ static bool is_named(const struct plasmon_graph *graph, size_t call)
     return false;
 }
 
-/* A launch is one task, of which nobody can tell which call it was that failed: so it says which there are. The first few functions, each once. */
+/*
+ * A launch is one task, of which nobody can tell which call it was that failed: so it says which
+ * there are. The first few functions, each once.
+ */
 static struct task_text *graph_describe(const struct plasmon_graph *graph)
 {
     struct task_text *what = PL_NEW(struct task_text);
@@ -556,7 +566,7 @@ plasmon_status_t plasmon_graph_end(struct plasmon_client *client,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ release */
+/* ------------------------------------------------------------------------------ release */
 
 static void release_locked(struct plasmon_client *client, struct plasmon_graph *graph)
 {

@@ -1,8 +1,8 @@
 /*
  * Recorded graphs in the client: which thread records, what was recorded, and what a launch writes.
  *
- * The head keeps the graph; the client keeps what it needs to refuse a wrong launch at the call, and to tell when what a launch
- * writes is ready. Threads: everything under the client's lock.
+ * The head keeps the graph; the client keeps what it needs to refuse a wrong launch at the call,
+ * and to tell when what a launch writes is ready. Threads: everything under the client's lock.
  */
 #ifndef CLIENT_GRAPH_H
 #define CLIENT_GRAPH_H
@@ -74,7 +74,10 @@ struct plasmon_graph *graph_recording_locked(const struct plasmon_client *client
 /* The call that was looked at becomes a part of the recording; its new refs are made. */
 plasmon_status_t graph_record_locked(struct plasmon_graph *graph, struct submit *submit,
                                      bool with_task_ref) PL_MUST_CHECK;
-/* May the calling thread use the root? Not what another thread's recording makes, nor outside of the recording. */
+/*
+ * May the calling thread use the root? Not what another thread's recording makes, nor outside of
+ * the recording.
+ */
 plasmon_status_t graph_check_use(const struct plasmon_client *client,
                                  const struct root *root, struct pl_err *err) PL_MUST_CHECK;
 /* For what wants a value of it, and is never recorded. EGRAPH while a recording goes on that makes it. */

@@ -1,7 +1,9 @@
 /*
- * Launching a recorded graph: which arrays take whose place, which scalars differ, and what the launch will write.
+ * Launching a recorded graph: which arrays take whose place, which scalars differ, and what the
+ * launch will write.
  *
- * All of it is checked here against what was recorded, so that a wrong launch fails at the call. For the client a launch is one task.
+ * All of it is checked here against what was recorded, so that a wrong launch fails at the call.
+ * For the client a launch is one task.
  */
 #include "client/graph.h"
 

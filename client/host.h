@@ -5,12 +5,14 @@
  *   host_copy.c     plasmon_put_async, plasmon_get_async
  *   host_relay.c    gets into it where no device of this host can write it: a thread that does plasmon_get()
  *
- * A buffer is shared with the store and the workers of this host (`id` is its number there, `memory` that of the memory of that store, which another one may
- * have taken over), or, where there are none, ordinary memory (0): then the same calls do the same by the ordinary ways. So they do when that memory is gone,
- * with the store and all its workers.
+ * A buffer is shared with the store and the workers of this host (`id` is its number there,
+ * `memory` that of the memory of that store, which another one may have taken over), or, where
+ * there are none, ordinary memory (0): then the same calls do the same by the ordinary ways. So
+ * they do when that memory is gone, with the store and all its workers.
  *
- * IN USE. A copy reads (put) or writes (get) a range until its task ends; as long as that is so nothing may be freed, a range that is written
- * may be named by no other copy, and one that is read by no get. This is checked in the call, so no order of copies can mix bytes.
+ * IN USE. A copy reads (put) or writes (get) a range until its task ends; as long as that is so
+ * nothing may be freed, a range that is written may be named by no other copy, and one that is read
+ * by no get. This is checked in the call, so no order of copies can mix bytes.
  *
  * Threads: everything under the client's lock.
  */
@@ -73,12 +75,15 @@ plasmon_status_t host_use_begin_locked(struct host_buffer *buffer, const void *d
                                        struct pl_err *err) PL_MUST_CHECK;
 void host_use_end(struct host_use *use); /* NULL is fine */
 /*
- * The memory whose buffers devices of this host (device >= 0: this one) copy from and to themselves now; 0: none. A buffer of another one goes the ordinary
- * ways. Without the lock.
+ * The memory whose buffers devices of this host (device >= 0: this one) copy from and to themselves
+ * now; 0: none. A buffer of another one goes the ordinary ways. Without the lock.
  */
 uint64_t host_direct(struct plasmon_client *client, int device);
 
-/* host_relay.c: get what `snapshot` shows into the range of `use`, then end task `id`, which only we know. Takes both; not on failure. */
+/*
+ * host_relay.c: get what `snapshot` shows into the range of `use`, then end task `id`, which only
+ * we know. Takes both; not on failure.
+ */
 plasmon_status_t host_relay_locked(struct plasmon_client *client,
                                    struct plasmon_ref *snapshot, struct host_use *use,
                                    uint64_t id) PL_MUST_CHECK;

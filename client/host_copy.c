@@ -1,13 +1,15 @@
 /*
- * Copies that are on their way when the call returns: from host memory of this client to a new object, and from what a ref shows to host
- * memory. To the head they are tasks like others, in the order of submission: a put, the calls that read it and a get of what they make
- * are sent without waiting for anything in between.
+ * Copies that are on their way when the call returns: from host memory of this client to a new
+ * object, and from what a ref shows to host memory. To the head they are tasks like others, in the
+ * order of submission: a put, the calls that read it and a get of what they make are sent without
+ * waiting for anything in between.
  *
- * What cannot go so - no device of this host, or the put's device is elsewhere - goes the ordinary way, with the same promises: a put is
- * over when the call returns, a get is done by a thread (host_relay.c). So do values of at most VALUE_BYTES_MAX: they travel with their task.
+ * What cannot go so - no device of this host, or the put's device is elsewhere - goes the ordinary
+ * way, with the same promises: a put is over when the call returns, a get is done by a thread
+ * (host_relay.c). So do values of at most VALUE_BYTES_MAX: they travel with their task.
  *
- * plasmon_put() and plasmon_get() of such memory are the same, waited for, where the alternative is a lane (a GPU): memory of a CPU device is
- * mapped, and copied by several threads of ours.
+ * plasmon_put() and plasmon_get() of such memory are the same, waited for, where the alternative is
+ * a lane (a GPU): memory of a CPU device is mapped, and copied by several threads of ours.
  */
 #include "client/data.h"
 #include "client/graph.h"
@@ -72,7 +74,7 @@ static void future_undo(struct plasmon_client *client, struct future *future)
     forget_ref_locked(client, future->ref);
 }
 
-/* ------------------------------------------------------------------------------------------------ put */
+/* ---------------------------------------------------------------------------------- put */
 
 static plasmon_status_t put_send_locked(const struct put *put, struct host_buffer *buffer,
                                         struct host_use **io_use, struct root *root)
@@ -270,7 +272,7 @@ plasmon_status_t host_put(const struct put *put, struct plasmon_ref **out_ref)
     return or_ordinary(status);
 }
 
-/* ------------------------------------------------------------------------------------------------ get */
+/* ---------------------------------------------------------------------------------- get */
 
 struct get {
     struct plasmon_client *client;

@@ -47,7 +47,7 @@ void host_memory_finish(struct plasmon_client *client)
     pl_cond_finish(&client->memory.changed);
 }
 
-/* ------------------------------------------------------------------------------------------------ in use */
+/* ------------------------------------------------------------------------------- in use */
 
 struct host_buffer *host_find_locked(struct plasmon_client *client, const void *data,
                                      uint64_t bytes, struct pl_err *err)
@@ -137,7 +137,7 @@ uint64_t host_direct(struct plasmon_client *client, int device)
     return memory == 0 && data_look_again(client) ? shared_number(&client->shared) : memory;
 }
 
-/* ------------------------------------------------------------------------------------------------ alloc */
+/* -------------------------------------------------------------------------------- alloc */
 
 /* Anywhere but where it is shared with devices: pages of our own. */
 static plasmon_status_t map_ordinary(struct host_buffer *buffer)
@@ -180,7 +180,10 @@ static plasmon_status_t map_shared(struct plasmon_client *client,
         return error_from(&err, status == PLASMON_EAGAIN ? PLASMON_ELIMIT : status);
     }
     buffer->data = data;
-    /* The pages are there; now they are in our page table, too. Older kernels do that one by one, at first use. */
+    /*
+     * The pages are there; now they are in our page table, too. Older kernels do that one by one,
+     * at first use.
+     */
     (void)madvise(data, buffer->map_bytes, MADV_POPULATE_WRITE);
     return PLASMON_OK;
 }

@@ -1,9 +1,10 @@
 /*
- * Asynchronous gets where no device of this host can write our memory: a thread that gets them one after the other, each from a snapshot
- * of what was asked for, and ends its task. The task has a number of ours that the head never hears of.
+ * Asynchronous gets where no device of this host can write our memory: a thread that gets them one
+ * after the other, each from a snapshot of what was asked for, and ends its task. The task has a
+ * number of ours that the head never hears of.
  *
- * The range stays in use until plasmon_get() has returned, also when the session died meanwhile and the task with it: nobody unmaps what the
- * thread may still be writing.
+ * The range stays in use until plasmon_get() has returned, also when the session died meanwhile and
+ * the task with it: nobody unmaps what the thread may still be writing.
  */
 #include "base/alloc.h"
 #include "client/client_int.h"

@@ -1,9 +1,10 @@
 /*
  * Index launch: one call, one message, an instance for each point of an index space.
  *
- * Here every instance is looked at like a call of its own - views, shapes, aliasing, scalars - so that a mapping that does not fit fails at
- * the call with the index in the text; and each has a task of its own, so that what is ready and what failed is known by
- * the part. Only the message is one: the base of each view and its steps, from which the head makes the same instances again.
+ * Here every instance is looked at like a call of its own - views, shapes, aliasing, scalars - so
+ * that a mapping that does not fit fails at the call with the index in the text; and each has a
+ * task of its own, so that what is ready and what failed is known by the part. Only the message is
+ * one: the base of each view and its steps, from which the head makes the same instances again.
  */
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +23,7 @@ struct expansion {
     struct pl_vec made;  /* struct root *: by new output */
 };
 
-/* ------------------------------------------------------------------------------------------------ the space */
+/* ---------------------------------------------------------------------------- the space */
 
 static plasmon_status_t take_space(const struct plasmon_index_space *space,
                                    struct expansion *out)
@@ -90,7 +91,7 @@ static const struct plasmon_index_view *mapping_of(const struct expansion *exp,
     return exp->space.views != NULL ? exp->space.views[arg] : NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ one point */
+/* ---------------------------------------------------------------------------- one point */
 
 /* The mapped part at this point, in coordinates of what the argument shows. */
 static struct pl_view part_at(const struct expansion *exp,
@@ -226,7 +227,7 @@ static uint64_t float_set(const struct kernel_function *function)
     return set;
 }
 
-/* ------------------------------------------------------------------------------------------------ make */
+/* --------------------------------------------------------------------------------- make */
 
 /* The arrays that instances write views of; a future for all. */
 static plasmon_status_t make_refs(struct expansion *exp, bool with_task_ref)
@@ -325,7 +326,7 @@ static plasmon_status_t make_all(struct expansion *exp, bool with_task_ref)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ send */
+/* --------------------------------------------------------------------------------- send */
 
 /* Steps in elements of the root: the mapping's, times those of the view that the ref is. */
 static void steps_fill(struct expansion *exp, uint32_t index, struct frame_arg *arg)

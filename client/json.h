@@ -1,4 +1,7 @@
-/* Members of JSON objects, as `status --json` and the like are made of. Each puts the comma before itself that it needs. */
+/*
+ * Members of JSON objects, as `status --json` and the like are made of. Each puts the comma before
+ * itself that it needs.
+ */
 #ifndef CLIENT_JSON_H
 #define CLIENT_JSON_H
 

@@ -1,10 +1,12 @@
 /*
  * Moving bytes through a lane. See lane.h for the scheme, store/lane.h for the protocol.
  *
- * WAITING FOR A WORD  A CPU device wakes us by futex when it writes `done`, a GPU does not: so a short spin, in which most pieces are
- * done, then sleeps that grow to a millisecond. A wake that never comes costs such a sleep.
+ * WAITING FOR A WORD  A CPU device wakes us by futex when it writes `done`, a GPU does not: so a
+ * short spin, in which most pieces are done, then sleeps that grow to a millisecond. A wake that
+ * never comes costs such a sleep.
  *
- * GIVING UP  leaves slots behind with something on its way. They are the lane's again at once, but nobody takes one that is not quiet.
+ * GIVING UP  leaves slots behind with something on its way. They are the lane's again at once, but
+ * nobody takes one that is not quiet.
  */
 #include "client/lane.h"
 
@@ -87,7 +89,7 @@ void lane_destroy(struct lane *lane)
     pl_free(lane);
 }
 
-/* ------------------------------------------------------------------------------------------------ a job */
+/* -------------------------------------------------------------------------------- a job */
 
 struct job {
     /* Constant while its threads run. */
@@ -134,7 +136,7 @@ static uint8_t *piece_to(const struct job *job, uint64_t piece)
     return job->many != NULL ? job->many[piece] : job->to + piece * job->piece_bytes;
 }
 
-/* ------------------------------------------------------------------------------------------------ slots */
+/* -------------------------------------------------------------------------------- slots */
 
 static uint32_t slots_take_locked(struct lane *lane, struct job *job, uint32_t want)
 {
@@ -200,7 +202,7 @@ static void slots_give_back(struct job *job)
     pl_mutex_unlock(&lane->lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ asking, waiting */
+/* ---------------------------------------------------------------------- asking, waiting */
 
 static void slot_ask(const struct job *job, uint32_t slot, uint64_t piece)
 {
@@ -277,7 +279,7 @@ static bool slot_wait(struct job *job, uint32_t slot)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ the threads */
+/* -------------------------------------------------------------------------- the threads */
 
 /* Which of the job's slots belong to thread `index`: every threads-th. */
 static uint32_t slots_of(const struct job *job, uint32_t index,
@@ -321,8 +323,8 @@ static void put_pump(void *user, uint32_t index)
 static void get_pump(void *user, uint32_t index)
 {
     struct job *job = user;
-    uint64_t
-        pieces[TRANSFER_SLOTS_MAX]; /* that were asked for, a slot; piece_count: none */
+    /* that were asked for, a slot; piece_count: none */
+    uint64_t pieces[TRANSFER_SLOTS_MAX];
     uint32_t mine[TRANSFER_SLOTS_MAX], count = slots_of(job, index, mine), waiting = 0;
 
     for (uint32_t i = 0; i < count; i++) {

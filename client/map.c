@@ -1,6 +1,7 @@
 /*
- * map: the bytes of a ref where they are. The head holds the version, a pin holds the buffer; both end with plasmon_unmap().
- * A value in several buffers is gathered into one first; a view that somebody else published is copied out of its array.
+ * map: the bytes of a ref where they are. The head holds the version, a pin holds the buffer; both
+ * end with plasmon_unmap(). A value in several buffers is gathered into one first; a view that
+ * somebody else published is copied out of its array.
  */
 #include "base/alloc.h"
 #include "client/data.h"
@@ -121,8 +122,8 @@ plasmon_status_t plasmon_map(struct plasmon_client *client, struct plasmon_ref *
         deadline_ns = UINT64_MAX; /* as in plasmon_get() */
     }
 
-    status =
-        PLASMON_EAGAIN; /* in several pieces, a part of what is not known here, or it moved: try the next form */
+    /* in several pieces, a part of what is not known here, or it moved: try the next form */
+    status = PLASMON_EAGAIN;
     for (int form = DATA_PLACES;
          form <= DATA_COMPACT && (status == PLASMON_EAGAIN || status == PLASMON_ELOST);
          form++) {

@@ -1,6 +1,7 @@
 /*
- * Threads are started for the work and joined after it: 30 us each, against 700 us that one thread needs for the smallest copy that
- * gets any. So there is nothing to keep, to stop, or to be missing in a forked child.
+ * Threads are started for the work and joined after it: 30 us each, against 700 us that one thread
+ * needs for the smallest copy that gets any. So there is nothing to keep, to stop, or to be missing
+ * in a forked child.
  */
 #include "client/parallel.h"
 
@@ -73,7 +74,7 @@ void parallel_run(uint32_t threads, void (*fn)(void *user, uint32_t index), void
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ copies */
+/* ------------------------------------------------------------------------------- copies */
 
 struct copy {
     uint8_t *dst;

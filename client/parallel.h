@@ -12,8 +12,9 @@
 /* How many threads a copy of so many bytes is worth on this machine: 1 .. PARALLEL_THREADS_MAX. */
 uint32_t parallel_threads(uint64_t bytes);
 /*
- * fn(user, 0) .. fn(user, threads - 1) at the same time, 0 by the caller; returns when all have returned. Where the system gives no
- * more threads, the caller does their part afterwards. The threads take no signals of the program.
+ * fn(user, 0) .. fn(user, threads - 1) at the same time, 0 by the caller; returns when all have
+ * returned. Where the system gives no more threads, the caller does their part afterwards. The
+ * threads take no signals of the program.
  */
 void parallel_run(uint32_t threads, void (*fn)(void *user, uint32_t index), void *user);
 /* pl_copy(), on as many threads as it is worth. */

@@ -1,6 +1,7 @@
 /*
- * Parts of one array: those that are being written, those that have failed. In an order, and by place (base/spans.h) while there are many, so that who looks for those that meet a
- * box looks at few.
+ * Parts of one array: those that are being written, those that have failed. In an order, and by
+ * place (base/spans.h) while there are many, so that who looks for those that meet a box looks at
+ * few.
  *
  * Threads: none of its own, as refs.h.
  */

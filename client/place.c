@@ -2,11 +2,14 @@
  * Where a value's bytes are, and which way this process reaches them.
  *
  *   mapped     memory of a CPU device of this host: pinned in its table and used where it lies
- *   staged     memory of any device of this host: through a lane (lane.h), with the buffer pinned all the same
- *   bulk       a device of another host: straight to and from its worker (bulk.h), when that is more than a few bytes
+ *   staged     memory of any device of this host: through a lane (lane.h), with the buffer pinned
+ *              all the same
+ *   bulk       a device of another host: straight to and from its worker (bulk.h), when that is
+ *              more than a few bytes
  *   messages   whatever else: the head has the bytes sent
  *
- * PLASMON_CLIENT_PATH allows one of them alone (for tests and measurements); a device that cannot be reached so is reached by messages.
+ * PLASMON_CLIENT_PATH allows one of them alone (for tests and measurements); a device that cannot
+ * be reached so is reached by messages.
  */
 #include "client/data.h"
 
@@ -18,13 +21,13 @@
 #define SEALED_TIMEOUT_NS 2000000000ull
 #define DEVICES_STALE_NS  2000000000ull
 #define LOOK_NS           500000000ull /* how often to look for a store that is gone */
-#define LOOK_MAX_NS \
-    30000000000ull        /* for one that never was ours: twice as long each time */
+/* for one that never was ours: twice as long each time */
+#define LOOK_MAX_NS 30000000000ull
 #define LOOK_MS     1000u /* and for how long */
 #define SMALL_BYTES 4096u
 #define KIND_CPU    1u /* enum device_kind */
 
-/* ------------------------------------------------------------------------------------------------ paths */
+/* -------------------------------------------------------------------------------- paths */
 
 plasmon_status_t data_path_parse(const char *text, enum data_path *out_path)
 {
@@ -102,7 +105,8 @@ enum data_path data_path_to(struct plasmon_client *client, uint32_t index,
 }
 
 /*
- * Any device that is reached in this way (AUTO: in any that is of this host alone); device >= 0: is it that one?
+ * Any device that is reached in this way (AUTO: in any that is of this host alone); device >= 0: is
+ * it that one?
  */
 static bool any_device_locked(const struct plasmon_client *client, int device,
                               enum data_path path)
@@ -121,7 +125,10 @@ static bool any_device_locked(const struct plasmon_client *client, int device,
     return false;
 }
 
-/* Devices join while we run, and nothing tells of it: look again when there was nothing to map, but not all the time. */
+/*
+ * Devices join while we run, and nothing tells of it: look again when there was nothing to map, but
+ * not all the time.
+ */
 static void refresh_now_and_then(struct plasmon_client *client)
 {
     uint64_t now_ns = pl_now_ns();
@@ -270,7 +277,7 @@ plasmon_status_t data_pin(struct plasmon_client *client, const struct place *pla
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ lanes */
+/* -------------------------------------------------------------------------------- lanes */
 
 /* As long as there is a session: without one nothing keeps the bytes. */
 static plasmon_status_t session_hope(void *user, struct pl_err *err)
@@ -294,8 +301,9 @@ struct lane_use {
 };
 
 /*
- * A transfer waits for its worker, however often that is replaced, as long as somebody can replace it: the store, or the one that has its memory
- * after it. While there is none its worker may go on; messages go the same way then, and know when to give up.
+ * A transfer waits for its worker, however often that is replaced, as long as somebody can replace
+ * it: the store, or the one that has its memory after it. While there is none its worker may go on;
+ * messages go the same way then, and know when to give up.
  */
 static plasmon_status_t hope(void *user, struct pl_err *err)
 {
@@ -391,7 +399,7 @@ plasmon_status_t data_lane_get_many(struct plasmon_client *client, uint32_t host
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ other hosts */
+/* -------------------------------------------------------------------------- other hosts */
 
 /* EUNREACHABLE: not over the bulk channel. EWORKER: not just now. */
 static plasmon_status_t grant_check(struct plasmon_client *client, uint32_t device,
@@ -443,7 +451,7 @@ plasmon_status_t data_bulk_get(struct plasmon_client *client, const struct place
     return status == PLASMON_OK ? bulk_get(&client->bulk, &transfer, data, err) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ a value, held */
+/* ------------------------------------------------------------------------ a value, held */
 
 void held_value_of_slot(const struct ref_slot *slot, struct held_value *value)
 {
@@ -642,7 +650,10 @@ void held_value_drop_locked(struct plasmon_client *client, struct held_value *va
     if (value->hold == 0) {
         return;
     }
-    /* At once: an INOUT that follows may then work in place. A little that it must copy is cheaper than a message. */
+    /*
+     * At once: an INOUT that follows may then work in place. A little that it must copy is cheaper
+     * than a message.
+     */
     session_release_locked(client, value->hold, 0,
                            value->bytes > SMALL_BYTES ? RELEASE_AT_ONCE : RELEASE_LATER);
     value->hold = 0;

@@ -3,8 +3,8 @@
  *
  *   host memory          by the device, like plasmon_put_async() (host_copy.c), and waited for
  *   small                with the task, in one message: no round trip, and the call returns at once
- *   on this host         the head allocates; we write the bytes, where they lie (a chunk that clients may map) or through a lane,
- *                        and say that they are right
+ *   on this host         the head allocates; we write the bytes, where they lie (a chunk that
+ *                        clients may map) or through a lane, and say that they are right
  *   on another host      likewise, over its worker's bulk channel (bulk.h)
  *   anywhere else        in tasks of a MiB each, in order
  */
@@ -95,7 +95,7 @@ plasmon_status_t put_check_size(const struct put *put)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ by messages */
+/* -------------------------------------------------------------------------- by messages */
 
 /* One TASK_PUT. `root` is not known to the head before the first. */
 static plasmon_status_t put_piece_locked(const struct put *put, struct root *root,
@@ -210,7 +210,7 @@ static plasmon_status_t put_by_messages(const struct put *put, struct plasmon_re
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ shared memory */
+/* ------------------------------------------------------------------------ shared memory */
 
 static plasmon_status_t open_locked(const struct put *put, uint64_t ref_id,
                                     uint64_t *out_buffer, struct bulk_grant *out_grant)
@@ -300,7 +300,10 @@ static plasmon_status_t copy_to_buffer(const struct put *put, uint64_t buffer,
     return status;
 }
 
-/* EUNREACHABLE: nothing is left of the attempt; send the bytes instead. ELOST: likewise, and another attempt may do. */
+/*
+ * EUNREACHABLE: nothing is left of the attempt; send the bytes instead. ELOST: likewise, and
+ * another attempt may do.
+ */
 static plasmon_status_t put_shared(const struct put *put, struct plasmon_ref **out_ref)
 {
     struct plasmon_client *client = put->client;

@@ -20,8 +20,8 @@ plasmon_status_t put_check(const struct plasmon_put_options *options, const void
 /* ETOOBIG: no device that we know of could hold it. Without the lock. */
 plasmon_status_t put_check_size(const struct put *put) PL_MUST_CHECK;
 /*
- * host_copy.c: from memory of plasmon_host_alloc(), by the device itself; waits until that is over. EUNREACHABLE: it is no such memory, or
- * another way may do better.
+ * host_copy.c: from memory of plasmon_host_alloc(), by the device itself; waits until that is over.
+ * EUNREACHABLE: it is no such memory, or another way may do better.
  */
 plasmon_status_t host_put(const struct put *put,
                           struct plasmon_ref **out_ref) PL_MUST_CHECK;

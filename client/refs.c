@@ -69,7 +69,7 @@ void refs_finish(struct refs *refs)
     roots_free_all(&refs->roots_free);
 }
 
-/* ------------------------------------------------------------------------------------------------ ids */
+/* ---------------------------------------------------------------------------------- ids */
 
 static uint64_t draw(struct refs *refs, uint64_t *io_next, uint64_t *io_end)
 {
@@ -91,7 +91,7 @@ uint64_t refs_draw_ref(struct refs *refs)
     return draw(refs, &refs->ref_next, &refs->ref_end);
 }
 
-/* ------------------------------------------------------------------------------------------------ handles */
+/* ------------------------------------------------------------------------------ handles */
 
 /*
  *   63      52 51         28 27         0
@@ -260,7 +260,7 @@ void slot_place(const struct ref_slot *slot, struct pl_shape *out_shape,
              PLASMON_OK); /* both were checked when made */
 }
 
-/* ------------------------------------------------------------------------------------------------ roots */
+/* -------------------------------------------------------------------------------- roots */
 
 struct root *root_create(struct refs *refs, uint64_t id, const struct pl_shape *shape)
 {

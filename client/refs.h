@@ -1,20 +1,22 @@
 /*
  * What the client knows of its refs and tasks: handles, roots, and who will still write what.
  *
- *   slot    behind a handle (struct plasmon_ref *): which part of which root it shows. A handle is not a pointer but a slot
- *           number, a generation and the client's tag, so that a second release and a ref of another client are found out
- *           and never touch freed memory.
+ *   slot    behind a handle (struct plasmon_ref *): which part of which root it shows. A handle is
+ *           not a pointer but a slot number, a generation and the client's tag, so that a second
+ *           release and a ref of another client are found out and never touch freed memory.
  *   root    one array, or one task (a future without bytes). Lives as long as a handle shows it.
- *   task    one submitted call, until the head says how it ended. Knows what it writes. A foreign one stands for all that others were
- *           yet to write into what was looked up.
- *   write   this task will write this box of this root. In the root's list while it matters for the present version.
+ *   task    one submitted call, until the head says how it ended. Knows what it writes. A foreign
+ *           one stands for all that others were yet to write into what was looked up.
+ *   write   this task will write this box of this root. In the root's list while it matters for the
+ *           present version.
  *
  * READINESS
  *
- * A ref names the present version. It is failed if a failure covers a part of what it shows; else pending while a write in
- * the root's list touches it; else ready. A later task that overwrites a box (OUT, every element) takes that box out of the
- * older writes and failures: the present version does not depend on them. An INOUT depends on all that it touches, so it
- * takes over for older writes inside its box: a chain of a million INOUTs is one write.
+ * A ref names the present version. It is failed if a failure covers a part of what it shows; else
+ * pending while a write in the root's list touches it; else ready. A later task that overwrites a
+ * box (OUT, every element) takes that box out of the older writes and failures: the present version
+ * does not depend on them. An INOUT depends on all that it touches, so it takes over for older
+ * writes inside its box: a chain of a million INOUTs is one write.
  *
  * Boxes are hulls: two interleaved strided views count as overlapping, here as in the head.
  *
@@ -47,7 +49,10 @@ struct failure {
     uint32_t name_length; /* .. of this length */
 };
 
-/* A snapshot of a view keeps the coordinates of what it was taken from: that is how the head tells where its bytes are. */
+/*
+ * A snapshot of a view keeps the coordinates of what it was taken from: that is how the head tells
+ * where its bytes are.
+ */
 struct root_base {
     struct pl_shape shape;
     struct pl_view view; /* what of it the root is */
@@ -58,8 +63,8 @@ struct root {
     struct pl_shape shape;
     struct root_base *base; /* NULL: its own coordinates */
     bool is_task; /* a future: id is the task's, no bytes, nothing to release at the head */
-    uint64_t
-        recording;    /* the graph whose recording makes it, while that goes on; 0: none */
+    /* the graph whose recording makes it, while that goes on; 0: none */
+    uint64_t recording;
     bool is_snapshot; /* its release may let an INOUT work in place: it is sent at once */
     uint32_t handle_count; /* slots that show it */
     struct parts writes;   /* struct write.part, in submission order */
@@ -105,8 +110,10 @@ struct task {
     struct write first; /* most tasks write one thing: no second allocation */
     bool first_used;
     struct host_use *host_use; /* of client/host.h: ends with the task; NULL: none */
-    bool
-        foreign; /* it stands for what another client is to write: not ours to wait for at the end, or to cancel */
+    /*
+     * it stands for what another client is to write: not ours to wait for at the end, or to cancel
+     */
+    bool foreign;
     struct task *next_free;
 };
 
@@ -136,8 +143,8 @@ struct watch {
     void *user;
 };
 
-#define REFS_BLOCK \
-    1024u /* ids are drawn in blocks, one for tasks and one for refs, so that ranges of each merge */
+/* ids are drawn in blocks, one for tasks and one for refs, so that ranges of each merge */
+#define REFS_BLOCK     1024u
 #define REFS_TAG_BITS  12
 #define REFS_GEN_BITS  24
 #define REFS_SLOT_BITS 28
@@ -170,8 +177,8 @@ struct refs {
     uint64_t value_bytes;    /* of all roots' values */
     uint64_t resolved_count; /* tasks that ended, for ready_fd */
 
-    struct pl_list
-        callbacks; /* watches with fn that are decided: called without the lock */
+    /* watches with fn that are decided: called without the lock */
+    struct pl_list callbacks;
     struct failure *recent[64]; /* so that "first failing task" can be told with its text */
     uint32_t recent_next;
 };
@@ -215,8 +222,8 @@ void slot_place(const struct ref_slot *slot, struct pl_shape *out_shape,
 plasmon_status_t root_inherit(struct root *copy, const struct root *from,
                               const struct pl_box *box) PL_MUST_CHECK;
 /*
- * Keep a copy of its bytes (all of them), which are right for its present version, until it is written or goes. Large ones, and more than
- * VALUES_BYTES_MAX in all, are not kept.
+ * Keep a copy of its bytes (all of them), which are right for its present version, until it is
+ * written or goes. Large ones, and more than VALUES_BYTES_MAX in all, are not kept.
  */
 #define VALUE_BYTES_MAX  1024u
 #define VALUES_BYTES_MAX (16u << 20)
@@ -226,7 +233,10 @@ plasmon_status_t root_state(const struct root *root, const struct pl_box *box,
                             struct failure **out_failure);
 /* The newest task that has yet to write into the box; NULL: none. */
 const struct task *root_writer(const struct root *root, const struct pl_box *box);
-/* Is it pending or failed by a foreign task? That is said of all of it alike: who reads a part asks the head, which knows more. */
+/*
+ * Is it pending or failed by a foreign task? That is said of all of it alike: who reads a part asks
+ * the head, which knows more.
+ */
 bool root_foreign(const struct root *root, const struct pl_box *box);
 
 /* --- tasks: create, say what it writes and whose it is, then commit (cannot fail) or abandon */
@@ -239,7 +249,10 @@ plasmon_status_t task_writes(struct task *task, struct root *root, const struct 
                              enum write_effect effect) PL_MUST_CHECK;
 void task_commit(struct refs *refs, struct task *task);
 void task_abandon(struct refs *refs, struct task *task);
-/* The head's word: the task ended. failure NULL: well. Unknown ids are ignored (told twice after a resume). */
+/*
+ * The head's word: the task ended. failure NULL: well. Unknown ids are ignored (told twice after a
+ * resume).
+ */
 void refs_resolve(struct refs *refs, uint64_t task_id, struct failure *failure);
 /* All of [first, first + count) ended well. Costs what is live of it, however long it claims to be. */
 void refs_resolve_range(struct refs *refs, uint64_t first, uint64_t count);
@@ -251,7 +264,10 @@ struct failure *failure_create(plasmon_status_t status, uint64_t task,
                                const char *text) PL_MUST_CHECK;
 struct failure *failure_hold(struct failure *failure);
 void failure_release(struct failure *failure);
-/* Text for a task's end: "task 12 'label' (gemm) failed: ..."; with the first failing task, where that is another. */
+/*
+ * Text for a task's end: "task 12 'label' (gemm) failed: ..."; with the first failing task, where
+ * that is another.
+ */
 struct failure *refs_describe_failure(struct refs *refs, uint64_t task_id,
                                       plasmon_status_t status, const char *text,
                                       uint64_t first_task);

@@ -1,6 +1,7 @@
 /*
- * Questions to the head that somebody waits for. A request lives on the asking thread's stack and is found by its number; once it
- * is closed, an answer that comes late finds nobody and is dropped (dispatch.c).
+ * Questions to the head that somebody waits for. A request lives on the asking thread's stack and
+ * is found by its number; once it is closed, an answer that comes late finds nobody and is dropped
+ * (dispatch.c).
  */
 #include <assert.h>
 #include <stdio.h>

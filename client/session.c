@@ -1,5 +1,6 @@
 /*
- * The session with the head: what comes in, and how it begins, breaks, comes back and ends. See session.h for the states and the rules.
+ * The session with the head: what comes in, and how it begins, breaks, comes back and ends. See
+ * session.h for the states and the rules.
  */
 #include "client/session.h"
 
@@ -24,7 +25,7 @@
 #define BYE_MS   1000u
 #define CLOSE_MS 5000u /* rpc gives up what is queued after 2 s */
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t session_init(struct plasmon_client *client)
 {
@@ -81,7 +82,7 @@ void session_die_locked(struct plasmon_client *client, plasmon_status_t status,
     pl_cond_broadcast(&session->changed);
 }
 
-/* ------------------------------------------------------------------------------------------------ in */
+/* ----------------------------------------------------------------------------------- in */
 
 static plasmon_status_t welcome_locked(struct plasmon_client *client,
                                        const Plasmon__V1__Welcome *welcome)
@@ -197,7 +198,10 @@ static void on_writable(void *user, struct rpc_stream *stream)
     pl_mutex_unlock(&client->lock);
 }
 
-/* Somebody was there and went before saying more: another head may take its place (a private cluster has but one). */
+/*
+ * Somebody was there and went before saying more: another head may take its place (a private
+ * cluster has but one).
+ */
 static bool may_come_back(const struct plasmon_client *client, plasmon_status_t status)
 {
     switch (status) {
@@ -249,7 +253,7 @@ static const struct rpc_stream_ops stream_ops = {
     .closed   = on_closed,
 };
 
-/* ------------------------------------------------------------------------------------------------ connecting */
+/* --------------------------------------------------------------------------- connecting */
 
 static plasmon_status_t send_hello_locked(struct plasmon_client *client)
 {
@@ -381,7 +385,10 @@ void session_end(struct plasmon_client *client, uint32_t grace_ms)
     pl_mutex_unlock(&client->lock);
 }
 
-/* The private head is behind a socket that the store gave us; a new one needs a new socket. Loop's thread, without the lock. */
+/*
+ * The private head is behind a socket that the store gave us; a new one needs a new socket. Loop's
+ * thread, without the lock.
+ */
 static plasmon_status_t replace_channel(struct plasmon_client *client)
 {
     struct rpc_channel_config config = {.token = client->token};

@@ -1,15 +1,18 @@
 /*
- * The session with the head: one stream that may break and come back, over which numbered frames go out once and in order.
+ * The session with the head: one stream that may break and come back, over which numbered frames go
+ * out once and in order.
  *
  *   CONNECTING --Welcome--> OPEN --stream closed--> BROKEN --Welcome--> OPEN
  *        |                    |                        |
  *        +------- refused ----+---- fatal, finish -----+--- too long --> DEAD
  *
- * OUT    Application threads add operations to the batch. It is sent at once when nothing is being written, otherwise when the
- *        write in flight is done, or when it is large. A frame is numbered when it is cut and kept by wire_link until the head
- *        acknowledged it; when the stream comes back, what the head has not taken over is sent again.
- * IN     On the loop's thread: decoded, checked, told to refs (done, failed) and to who waits for an answer (requests).
- * LIMITS The head's credit bounds the tasks in flight; KEPT_MAX the bytes that wait for an acknowledgement. A thread that would
+ * OUT    Application threads add operations to the batch. It is sent at once when nothing is being
+ *        written, otherwise when the write in flight is done, or when it is large. A frame is
+ *        numbered when it is cut and kept by wire_link until the head acknowledged it; when the
+ *        stream comes back, what the head has not taken over is sent again.
+ * IN     On the loop's thread: decoded, checked, told to refs (done, failed) and to who waits for
+ * an answer (requests). LIMITS The head's credit bounds the tasks in flight; KEPT_MAX the bytes
+ * that wait for an acknowledgement. A thread that would
  *        exceed them waits; the loop's own thread (callbacks) never waits and is told EAGAIN.
  *
  * Threads: everything under the client's lock (_locked), unless it says otherwise.
@@ -69,8 +72,8 @@ struct session {
     bool writing; /* a message is in flight; `writable` will say when it is out */
     bool many;    /* tasks are under way, when the loop's thread last heard; its alone */
     bool ending;  /* plasmon_finish: a close is not a failure */
-    uint64_t
-        stuck_from; /* frames after this one are kept, and not with the stream; UINT64_MAX: none */
+    /* frames after this one are kept, and not with the stream; UINT64_MAX: none */
+    uint64_t stuck_from;
 
     uint64_t epoch;
     uint64_t session;
@@ -103,7 +106,10 @@ void session_end(struct plasmon_client *client, uint32_t grace_ms);
 void session_die_locked(struct plasmon_client *client, plasmon_status_t status,
                         const char *text);
 
-/* Room for `tasks` more, and an open batch that admits `kind`. May drop the lock while it waits. ECLOSED; EAGAIN on the loop's thread. */
+/*
+ * Room for `tasks` more, and an open batch that admits `kind`. May drop the lock while it waits.
+ * ECLOSED; EAGAIN on the loop's thread.
+ */
 plasmon_status_t session_room_locked(struct plasmon_client *client, uint32_t tasks,
                                      enum frame_kind kind) PL_MUST_CHECK;
 /* After adding to the batch: send it if now is the time. */
@@ -116,8 +122,9 @@ enum release_when {
     RELEASE_LATER,   /* with whatever is sent next */
 };
 /*
- * Let the ref go at the head. bytes: that may come free by it; what is sent behind much of that finds them free. Never waits, never fails (without
- * memory the head learns it at the session's end).
+ * Let the ref go at the head. bytes: that may come free by it; what is sent behind much of that
+ * finds them free. Never waits, never fails (without memory the head learns it at the session's
+ * end).
  */
 void session_release_locked(struct plasmon_client *client, uint64_t ref, uint64_t bytes,
                             enum release_when when);
@@ -128,17 +135,26 @@ void session_header_locked(struct session *session, uint64_t seq,
                            Plasmon__V1__Header *header);
 /* A frame outside the sequence: acknowledges, and carries nothing. */
 void session_ack_locked(struct session *session);
-/* Everything after `from` that the link keeps. What the stream does not take now follows when it is writable. */
+/*
+ * Everything after `from` that the link keeps. What the stream does not take now follows when it is
+ * writable.
+ */
 void session_resend_locked(struct session *session, uint64_t from);
 
-/* --- request.c. Ask: number it, add `fields` (the caller filled in `number`), send. Then session_wait_locked(). */
+/*
+ * --- request.c. Ask: number it, add `fields` (the caller filled in `number`), send. Then
+ * session_wait_locked().
+ */
 void request_init(struct request *request, struct pl_cond *cond);
 plasmon_status_t request_open_locked(struct plasmon_client *client,
                                      struct request *request) PL_MUST_CHECK;
 plasmon_status_t request_send_locked(struct plasmon_client *client, struct request *request,
                                      enum frame_kind kind,
                                      const Plasmon__V1__ClientFrame *fields) PL_MUST_CHECK;
-/* Until answered; ETIMEDOUT. The answer's status with its text as this thread's error. deadline_ns UINT64_MAX: forever. */
+/*
+ * Until answered; ETIMEDOUT. The answer's status with its text as this thread's error. deadline_ns
+ * UINT64_MAX: forever.
+ */
 plasmon_status_t request_wait_locked(struct plasmon_client *client, struct request *request,
                                      uint64_t deadline_ns) PL_MUST_CHECK;
 void request_close_locked(struct plasmon_client *client, struct request *request);

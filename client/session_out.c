@@ -1,8 +1,9 @@
 /*
  * What goes out in a session: operations gathered into frames, frames numbered, sent, and sent again.
  *
- * A frame's bytes exist twice while it is on its way: with gRPC, and in wire_link until the head acknowledged it. The order
- * of frames is the order of their numbers because both are given out under the client's lock.
+ * A frame's bytes exist twice while it is on its way: with gRPC, and in wire_link until the head
+ * acknowledged it. The order of frames is the order of their numbers because both are given out
+ * under the client's lock.
  */
 #include "client/session.h"
 

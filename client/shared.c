@@ -1,5 +1,6 @@
 /*
- * The host's shared memory, from the client's side: buffers that are pinned, mapped or written, and lanes. See shared.h.
+ * The host's shared memory, from the client's side: buffers that are pinned, mapped or written, and
+ * lanes. See shared.h.
  *
  * A table is written by another process, so each entry that is used is a checked copy.
  */
@@ -20,7 +21,7 @@
 #define CHUNK_TIMEOUT_NS 10000000000ull
 #define LANE_AGAIN_NS    1000000000ull /* how often to ask a store that had none left */
 
-/* ------------------------------------------------------------------------------------------------ the memory of a store */
+/* ---------------------------------------------------------------- the memory of a store */
 
 static plasmon_status_t memory_create_locked(struct shared *shared,
                                              struct shared_memory **out_memory)
@@ -153,9 +154,12 @@ uint64_t shared_number(struct shared *shared)
     return number;
 }
 
-/* ------------------------------------------------------------------------------------------------ set-up */
+/* ------------------------------------------------------------------------------- set-up */
 
-/* Hello, and what comes of it: another memory, or (there was one before) the same. On failure what was there stays. */
+/*
+ * Hello, and what comes of it: another memory, or (there was one before) the same. On failure what
+ * was there stays.
+ */
 static plasmon_status_t set_up_locked(struct shared *shared, struct pl_err *err)
 {
     uint64_t deadline_ns = shared_control_deadline(shared, pl_now_ns() + SETUP_TIMEOUT_NS);
@@ -251,7 +255,7 @@ plasmon_status_t shared_take_head_fd(struct shared *shared, bool ask, uint64_t d
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ chunks */
+/* ------------------------------------------------------------------------------- chunks */
 
 static plasmon_status_t chunk_ask_locked(struct shared *shared, uint32_t host_device,
                                          uint32_t id, struct pl_err *err)
@@ -264,8 +268,9 @@ static plasmon_status_t chunk_ask_locked(struct shared *shared, uint32_t host_de
 }
 
 /*
- * Address of [offset, offset + bytes) of the device's arena in this process. Only the present memory's chunks can still be asked for: of one that
- * was replaced meanwhile (ELOST) what is mapped is all there is.
+ * Address of [offset, offset + bytes) of the device's arena in this process. Only the present
+ * memory's chunks can still be asked for: of one that was replaced meanwhile (ELOST) what is mapped
+ * is all there is.
  */
 static plasmon_status_t locate_locked(struct shared *shared, struct shared_memory *memory,
                                       uint32_t host_device, uint64_t offset, uint64_t bytes,
@@ -353,8 +358,8 @@ static plasmon_status_t find(struct shared *shared, const struct shared_key *key
 }
 
 /*
- * The head tells of a buffer when its worker reported it, so what is missing is a store of another core on its way here:
- * back off gently, from a spin to a tenth of a millisecond.
+ * The head tells of a buffer when its worker reported it, so what is missing is a store of another
+ * core on its way here: back off gently, from a spin to a tenth of a millisecond.
  */
 static bool back_off(unsigned *io_round, uint64_t deadline_ns)
 {
@@ -383,7 +388,11 @@ static plasmon_status_t pin(struct shared *shared, const struct shared_key *key,
     if (status != PLASMON_OK) {
         return status;
     }
-    do { /* tables and pins never change once set up: no lock, so that one slow buffer does not hold up others */
+    do {
+        /*
+         * tables and pins never change once set up: no lock, so that one slow buffer does not hold
+         * up others
+         */
         status =
             store_table_pin(memory->tables[key->host_device], key->slot, key->generation,
                             memory->pins, &out_pin->entry, &out_pin->pin);
@@ -499,9 +508,12 @@ plasmon_status_t shared_writable(struct shared *shared, const struct shared_key 
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ lanes */
+/* -------------------------------------------------------------------------------- lanes */
 
-/* Nobody else comes between: what comes over the socket is taken under the lock, so the memory stays the present one. */
+/*
+ * Nobody else comes between: what comes over the socket is taken under the lock, so the memory
+ * stays the present one.
+ */
 static plasmon_status_t lane_ask_locked(struct shared *shared, uint32_t host_device,
                                         struct pl_err *err)
 {
@@ -547,7 +559,7 @@ plasmon_status_t shared_lane(struct shared *shared, uint32_t host_device, uint32
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ host buffers */
+/* ------------------------------------------------------------------------- host buffers */
 
 plasmon_status_t shared_buffer_take(struct shared *shared, uint64_t bytes,
                                     uint64_t deadline_ns, uint64_t *out_id,

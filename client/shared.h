@@ -1,18 +1,25 @@
 /*
- * What this process shares with the devices of its host: their object tables, their chunks, a page of pins. All of it comes as
- * descriptors from plasmon-store over its control socket (store/control.h), when it is first needed.
+ * What this process shares with the devices of its host: their object tables, their chunks, a page
+ * of pins. All of it comes as descriptors from plasmon-store over its control socket
+ * (store/control.h), when it is first needed.
  *
- * Memory of CPU devices is host memory and can be mapped: results read-only, chunks for puts writable. Mappings stay until the
- * end (chunks.h), and a pin keeps what is in them. To other devices there are lanes (lane.h).
+ * Memory of CPU devices is host memory and can be mapped: results read-only, chunks for puts
+ * writable. Mappings stay until the end (chunks.h), and a pin keeps what is in them. To other
+ * devices there are lanes (lane.h).
  *
- * ANOTHER STORE. A store that dies leaves us with all that is mapped, which goes on to work; only what is new needs a store. The next one
- * (shared_renew) has one of two things. The memory of the one before, and with it our page of pins: nothing changes but the socket. Or another memory
- * (its workers died, too): then what came from the old one stays until the last pin in it goes, and from now on everything is the new
- * one's. `struct shared_memory` is the memory of one store; who uses something of it holds it.
+ * ANOTHER STORE. A store that dies leaves us with all that is mapped, which goes on to work; only
+ * what is new needs a store. The next one (shared_renew) has one of two things. The memory of the
+ * one before, and with it our page of pins: nothing changes but the socket. Or another memory (its
+ * workers died, too): then what came from the old one stays until the last pin in it goes, and from
+ * now on everything is the new one's. `struct shared_memory` is the memory of one store; who uses
+ * something of it holds it.
  *
- * A STORE THAT DOES NOT ANSWER is asked once, and then left alone for a while (a second, and twice as long each time, up to SHARED_REST_NS_MAX): what needs it fails
- * at once meanwhile, with who it is and since when, and goes another way (messages) where there is one. What it says later counts as an answer, and ends that. So does its end, which the
- * connection tells that it did not answer on: it is kept for that (its process may be one of another pid namespace, and have no number here). The next store is not held to account for it.
+ * A STORE THAT DOES NOT ANSWER is asked once, and then left alone for a while (a second, and twice
+ * as long each time, up to SHARED_REST_NS_MAX): what needs it fails at once meanwhile, with who it
+ * is and since when, and goes another way (messages) where there is one. What it says later counts
+ * as an answer, and ends that. So does its end, which the connection tells that it did not answer
+ * on: it is kept for that (its process may be one of another pid namespace, and have no number
+ * here). The next store is not held to account for it.
  *
  * Threads: any; `lock` guards the socket and the lists. Pinned bytes are used without it.
  */
@@ -69,8 +76,8 @@ struct shared {
     void *buffer_data;
     uint64_t lane_refused_ns; /* when the store last had none for us; 0: never */
     struct {
-        uint64_t
-            rest_ns; /* how long it is left alone since it did not answer; 0: it has answered since */
+        /* how long it is left alone since it did not answer; 0: it has answered since */
+        uint64_t rest_ns;
         uint64_t until_ns; /* the end of that */
         int witness;       /* the connection on which it did not answer; -1: none */
         pid_t pid;         /* 0: not known */
@@ -101,12 +108,15 @@ void shared_abandon(struct shared *shared);
 /* The socket of a private cluster's store; taken. */
 void shared_adopt(struct shared *shared, int control_fd);
 
-/* Connect (path: when there is no socket yet) and map tables and pins, once. EUNREACHABLE: there is no store here. err says why. */
+/*
+ * Connect (path: when there is no socket yet) and map tables and pins, once. EUNREACHABLE: there is
+ * no store here. err says why.
+ */
 plasmon_status_t shared_ensure(struct shared *shared, const char *path,
                                struct pl_err *err) PL_MUST_CHECK;
 /*
- * The same when that store may be gone: connect to the one that is at `path` now. OK also when ours is there after all. Otherwise what was
- * set up stays as it is.
+ * The same when that store may be gone: connect to the one that is at `path` now. OK also when ours
+ * is there after all. Otherwise what was set up stays as it is.
  */
 plasmon_status_t shared_renew(struct shared *shared, const char *path,
                               struct pl_err *err) PL_MUST_CHECK;
@@ -122,15 +132,16 @@ void shared_memory_release(struct shared_memory *memory); /* NULL is fine */
 bool shared_memory_lives(struct shared *shared, const struct shared_memory *memory);
 
 /*
- * The lane to a device, made when first asked for; its memory is held. EAGAIN: the store has none left just now. ECLOSED: the store is gone, and
- * was needed. EUNREACHABLE: no such device.
+ * The lane to a device, made when first asked for; its memory is held. EAGAIN: the store has none
+ * left just now. ECLOSED: the store is gone, and was needed. EUNREACHABLE: no such device.
  */
 plasmon_status_t shared_lane(struct shared *shared, uint32_t host_device, uint32_t device,
                              struct lane **out_lane, struct shared_memory **out_memory,
                              struct pl_err *err) PL_MUST_CHECK;
 /*
- * A host buffer (store/host_buffer.h), mapped; *out_memory is the number of the memory that it belongs to. The store answers when all workers have it
- * registered. ELIMIT: the host's limit; what a worker said; ETIMEDOUT; ECLOSED.
+ * A host buffer (store/host_buffer.h), mapped; *out_memory is the number of the memory that it
+ * belongs to. The store answers when all workers have it registered. ELIMIT: the host's limit; what
+ * a worker said; ETIMEDOUT; ECLOSED.
  */
 plasmon_status_t shared_buffer_take(struct shared *shared, uint64_t bytes,
                                     uint64_t deadline_ns, uint64_t *out_id,
@@ -148,19 +159,24 @@ plasmon_status_t shared_hold(struct shared *shared, const struct shared_key *key
                              uint64_t deadline_ns, struct shared_pin *out_pin,
                              struct pl_err *err) PL_MUST_CHECK;
 /*
- * May device number `host_device` of the store that we are connected to be the cluster's device `device`? No: its worker says that it is
- * another, for the store of this host has been replaced since. When nobody said, what follows finds out.
+ * May device number `host_device` of the store that we are connected to be the cluster's device
+ * `device`? No: its worker says that it is another, for the store of this host has been replaced
+ * since. When nobody said, what follows finds out.
  */
 bool shared_serves(struct shared *shared, uint32_t host_device, uint32_t device);
 /*
- * Pin a sealed buffer of a CPU device; data is mapped. Waits while it is not sealed yet. ELOST: gone, ask the head again.
- * ETIMEDOUT, EUNREACHABLE, ELIMIT (STORE_PIN_MAX mappings); ECLOSED: the store is gone, and its chunk was not mapped yet.
+ * Pin a sealed buffer of a CPU device; data is mapped. Waits while it is not sealed yet. ELOST:
+ * gone, ask the head again. ETIMEDOUT, EUNREACHABLE, ELIMIT (STORE_PIN_MAX mappings); ECLOSED: the
+ * store is gone, and its chunk was not mapped yet.
  */
 plasmon_status_t shared_pin(struct shared *shared, const struct shared_key *key,
                             uint64_t deadline_ns, struct shared_pin *out_pin,
                             struct pl_err *err) PL_MUST_CHECK;
 void shared_unpin(const struct shared_pin *pin);
-/* Where to write a buffer that a put opened: it is in a client-writable chunk and not sealed. Its memory is held. */
+/*
+ * Where to write a buffer that a put opened: it is in a client-writable chunk and not sealed. Its
+ * memory is held.
+ */
 plasmon_status_t shared_writable(struct shared *shared, const struct shared_key *key,
                                  uint64_t bytes, uint64_t deadline_ns, void **out_data,
                                  struct shared_memory **out_memory,

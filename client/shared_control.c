@@ -1,7 +1,9 @@
 /*
- * The control socket to plasmon-store: tables, pins, chunks, lanes and a socket to the head come over it, as descriptors.
+ * The control socket to plasmon-store: tables, pins, chunks, lanes and a socket to the head come
+ * over it, as descriptors.
  *
- * The store is trusted with descriptors, but its messages are checked all the same: counts, sizes, magic numbers.
+ * The store is trusted with descriptors, but its messages are checked all the same: counts, sizes,
+ * magic numbers.
  */
 #include "client/shared_int.h"
 
@@ -21,7 +23,7 @@
 #define REST_NS_MIN      1000000000ull
 #define AGAIN_TIMEOUT_NS 1000000000ull /* for one that was silent the last time */
 
-/* ------------------------------------------------------------------------------------------------ messages */
+/* ----------------------------------------------------------------------------- messages */
 
 plasmon_status_t shared_control_send(struct shared *shared, struct store_control message,
                                      struct pl_err *err)
@@ -36,7 +38,7 @@ plasmon_status_t shared_control_send(struct shared *shared, struct store_control
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ a store that is silent */
+/* --------------------------------------------------------------- a store that is silent */
 
 static void append_who(const struct shared *shared, char *out, size_t out_bytes)
 {
@@ -49,7 +51,10 @@ static void append_who(const struct shared *shared, char *out, size_t out_bytes)
     }
 }
 
-/* What has come on that connection, without waiting: 0 is nothing, POLLHUP is among it when the store's side is closed. */
+/*
+ * What has come on that connection, without waiting: 0 is nothing, POLLHUP is among it when the
+ * store's side is closed.
+ */
 static short witnessed(const struct shared *shared)
 {
     struct pollfd poller = {.fd = shared->silent.witness, .events = POLLIN};
@@ -223,7 +228,7 @@ static plasmon_status_t control_recv(struct shared *shared, uint64_t deadline_ns
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ set-up */
+/* ------------------------------------------------------------------------------- set-up */
 
 static plasmon_status_t take_tables(struct shared_memory *memory,
                                     const struct store_control *message, const int *fds,

@@ -1,6 +1,6 @@
 /*
- * See spawn.h. The functions that run in the children share the caller's memory and may only make system calls; all that
- * they need is prepared before.
+ * See spawn.h. The functions that run in the children share the caller's memory and may only make
+ * system calls; all that they need is prepared before.
  */
 #include "client/spawn.h"
 
@@ -43,8 +43,9 @@ struct spawn {
 };
 
 /*
- * What runs in the children is not instrumented: their frames end with exec, not with a return, so in the memory that they share
- * with us the address sanitizer would go on seeing them, and take the next child's stack, at the same address, for theirs.
+ * What runs in the children is not instrumented: their frames end with exec, not with a return, so
+ * in the memory that they share with us the address sanitizer would go on seeing them, and take the
+ * next child's stack, at the same address, for theirs.
  */
 #define IN_CHILD __attribute__((no_sanitize("address")))
 
@@ -81,9 +82,10 @@ IN_CHILD static int place_descriptors(const struct spawn *spawn)
 }
 
 /*
- * What the program ignores would stay ignored over exec. But a file that would grow over RLIMIT_FSIZE, and memory by descriptor is one, is
- * to be an error that is told, and no death by SIGXFSZ. The bare system call, because a sanitizer's sigaction() keeps books in
- * the memory that we share with the program. All zero is SIG_DFL without flags or mask on every architecture.
+ * What the program ignores would stay ignored over exec. But a file that would grow over
+ * RLIMIT_FSIZE, and memory by descriptor is one, is to be an error that is told, and no death by
+ * SIGXFSZ. The bare system call, because a sanitizer's sigaction() keeps books in the memory that
+ * we share with the program. All zero is SIG_DFL without flags or mask on every architecture.
  */
 IN_CHILD static void default_signals(void)
 {
@@ -208,7 +210,7 @@ const char *spawn_limit_hint(char text[SPAWN_HINT_BYTES])
     return text;
 }
 
-/* ------------------------------------------------------------------------------------------------ finding */
+/* ------------------------------------------------------------------------------ finding */
 
 struct search {
     const char *name;
@@ -242,7 +244,10 @@ static void cut_name(char *path)
     }
 }
 
-/* Beside a file of ours: in its folder, and where `bin` is when it lies in lib or lib/ARCHITECTURE. Cuts the name off. */
+/*
+ * Beside a file of ours: in its folder, and where `bin` is when it lies in lib or lib/ARCHITECTURE.
+ * Cuts the name off.
+ */
 static bool try_beside(struct search *search, char *path)
 {
     static const char *const below[] = {"", "/../bin", "/../../bin"};

@@ -49,7 +49,10 @@ static plasmon_status_t unary_once(struct plasmon_client *client, const char *pa
     return status;
 }
 
-/* A call that is on its way when the head goes waits for the next one, as one that begins a moment later does. Whatever is asked may be asked twice. */
+/*
+ * A call that is on its way when the head goes waits for the next one, as one that begins a moment
+ * later does. Whatever is asked may be asked twice.
+ */
 static bool unary_again(plasmon_status_t status, uint64_t deadline_ns)
 {
     const struct timespec pause = {.tv_nsec = UNARY_PAUSE_NS};
@@ -163,7 +166,7 @@ plasmon_status_t client_refresh_devices(struct plasmon_client *client, uint32_t 
                                 : error_set(status, "%s", pl_status_text(status));
 }
 
-/* ------------------------------------------------------------------------------------------------ JSON */
+/* --------------------------------------------------------------------------------- JSON */
 
 const char *status_device_state(const Plasmon__V1__Device *device)
 {

@@ -1,7 +1,8 @@
 /*
  * Calls. What a call makes gets its ids here, so that submitting needs no round trip.
  *
- * Under the client's lock in three steps: look (submit_look.c, no side effects), make (refs, task; undone on failure), send (cannot fail half-way).
+ * Under the client's lock in three steps: look (submit_look.c, no side effects), make (refs, task;
+ * undone on failure), send (cannot fail half-way).
  */
 #include <string.h>
 
@@ -34,7 +35,7 @@ void submit_scratch_destroy(struct submit_scratch *scratch)
     pl_free(scratch);
 }
 
-/* ------------------------------------------------------------------------------------------------ make */
+/* --------------------------------------------------------------------------------- make */
 
 plasmon_status_t submit_make_ref(struct submit *submit, struct submit_arg *arg,
                                  const struct pl_shape *shape)
@@ -70,7 +71,10 @@ enum write_effect submit_effect_of(const struct plasmon_arg *arg,
                : WRITE_ADDS;
 }
 
-/* The refs that the call makes, and the task with all that it writes. On failure submit_undo_make() follows. */
+/*
+ * The refs that the call makes, and the task with all that it writes. On failure submit_undo_make()
+ * follows.
+ */
 static plasmon_status_t make(struct submit *submit, bool with_task_ref)
 {
     const struct plasmon_call *call = submit->call;
@@ -134,7 +138,7 @@ void submit_undo_make(struct submit *submit)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ send */
+/* --------------------------------------------------------------------------------- send */
 
 static bool is_dense(const struct submit *submit, uint32_t index)
 {

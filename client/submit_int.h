@@ -1,7 +1,9 @@
 /*
- * A call on its way: what submit.c, index.c (many instances of a call) and graph.c (a call that is recorded) share.
+ * A call on its way: what submit.c, index.c (many instances of a call) and graph.c (a call that is
+ * recorded) share.
  *
- * Under the client's lock in three steps: look (no side effects), make (refs, tasks; undone on failure), send (cannot fail half-way).
+ * Under the client's lock in three steps: look (no side effects), make (refs, tasks; undone on
+ * failure), send (cannot fail half-way).
  */
 #ifndef CLIENT_SUBMIT_INT_H
 #define CLIENT_SUBMIT_INT_H

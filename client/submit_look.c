@@ -1,6 +1,6 @@
 /*
- * Looking at a call: it is checked against everything that can be known without the head: refs, arity, modes, dtypes, shapes, aliasing,
- * size. Nothing is changed.
+ * Looking at a call: it is checked against everything that can be known without the head: refs,
+ * arity, modes, dtypes, shapes, aliasing, size. Nothing is changed.
  */
 #include "client/submit_int.h"
 
@@ -237,8 +237,8 @@ static bool overlap(const struct submit_arg *a, const struct submit_arg *b)
 }
 
 /*
- * What a task writes may be seen by none of its other arguments: a function is free to write before it has read. (In place is
- * one INOUT argument.)
+ * What a task writes may be seen by none of its other arguments: a function is free to write before
+ * it has read. (In place is one INOUT argument.)
  */
 plasmon_status_t submit_check_aliasing(const struct submit *submit)
 {
@@ -261,7 +261,10 @@ plasmon_status_t submit_check_aliasing(const struct submit *submit)
     return PLASMON_OK;
 }
 
-/* What a defined function takes without its strides cannot step over elements: no copy of a part has other steps than the part. */
+/*
+ * What a defined function takes without its strides cannot step over elements: no copy of a part
+ * has other steps than the part.
+ */
 plasmon_status_t submit_check_gaps(const struct submit *submit)
 {
     const struct kernel_signature *signature = kernel_signature_of(submit->function);

@@ -1,8 +1,8 @@
 /*
  * Tasks that have not ended, what they will write, and how failures spread. See refs.h for the rules.
  *
- * A resolved task costs: one look-up in its block, one unlink a write, one free-list push. Nothing is searched, and no text
- * is made unless it failed.
+ * A resolved task costs: one look-up in its block, one unlink a write, one free-list push. Nothing
+ * is searched, and no text is made unless it failed.
  */
 #include "client/refs.h"
 
@@ -15,7 +15,7 @@
 
 #define TASKS_FREE_MAX 16384u
 
-/* ------------------------------------------------------------------------------------------------ blocks */
+/* ------------------------------------------------------------------------------- blocks */
 
 static uint64_t block_first(uint64_t id)
 {
@@ -98,7 +98,7 @@ uint64_t refs_draw_tasks(struct refs *refs, uint32_t count)
     return first;
 }
 
-/* ------------------------------------------------------------------------------------------------ tasks */
+/* -------------------------------------------------------------------------------- tasks */
 
 /* Behind `where`, a write of the same root or its list. */
 static void write_attach(struct root *root, struct write *write, struct pl_list *where)
@@ -234,7 +234,10 @@ static bool covered(const struct part *part, const struct part *by)
     return by->whole || (!part->whole && pl_box_contains(&by->box, &part->box));
 }
 
-/* What is left of an older write beside `box`: it goes on as one write a piece. Out of memory: it stays whole, which is safe. */
+/*
+ * What is left of an older write beside `box`: it goes on as one write a piece. Out of memory: it
+ * stays whole, which is safe.
+ */
 static void write_cut(struct write *write, const struct pl_box *from,
                       const struct pl_box *box)
 {
@@ -287,7 +290,7 @@ static void supersede_writes(struct root *root, struct write *newer)
     parts_each(&root->writes, &root->shape, box_of(newer), supersede_write, newer);
 }
 
-/* ------------------------------------------------------------------------------------------------ what of a root has failed */
+/* ------------------------------------------------------------ what of a root has failed */
 
 bool root_failure_add(struct root *root, const struct pl_box *box, struct failure *failure)
 {
@@ -362,7 +365,7 @@ static void supersede_failures(struct root *root, const struct pl_box *box)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ submitted */
+/* ---------------------------------------------------------------------------- submitted */
 
 void task_commit(struct refs *refs, struct task *task)
 {
@@ -388,7 +391,7 @@ void task_commit(struct refs *refs, struct task *task)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ failures */
+/* ----------------------------------------------------------------------------- failures */
 
 /* For when even the text of a failure cannot be made. Shared by all; never counted, never freed. */
 #define HELD_FOREVER UINT32_MAX
@@ -462,7 +465,10 @@ static void recent_add(struct refs *refs, struct failure *failure)
     *place = failure_hold(failure);
 }
 
-/* What follows in a text that begins with this name, " on device 2 failed: .."; NULL: it begins with something else. */
+/*
+ * What follows in a text that begins with this name, " on device 2 failed: .."; NULL: it begins
+ * with something else.
+ */
 static const char *behind(const char *text, const char *name)
 {
     size_t length = strlen(name);
@@ -562,7 +568,7 @@ plasmon_status_t root_inherit(struct root *copy, const struct root *from,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ resolving */
+/* ---------------------------------------------------------------------------- resolving */
 
 static void task_end(struct refs *refs, struct task *task, struct failure *failure)
 {

@@ -10,7 +10,7 @@
 #define SPANS_AT_FIRST  1024u
 #define STOP_TIMEOUT_MS 10000u
 
-/* ------------------------------------------------------------------------------------------------ keeping */
+/* ------------------------------------------------------------------------------ keeping */
 
 void trace_init(struct trace *trace)
 {
@@ -196,7 +196,7 @@ void trace_take(struct trace *trace, const Plasmon__V1__SpanBatch *batch)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ calls */
+/* -------------------------------------------------------------------------------- calls */
 
 static plasmon_status_t switch_locked(struct plasmon_client *client, bool on)
 {
@@ -296,7 +296,7 @@ plasmon_status_t plasmon_timeline_spans(struct plasmon_client *client,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ files */
+/* -------------------------------------------------------------------------------- files */
 
 static int compare_begins(const void *a, const void *b)
 {

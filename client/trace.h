@@ -1,6 +1,7 @@
 /*
- * Spans that the head has sent, kept until they are asked for: the newest up to a bound, the rest is counted. Names are kept once each, for
- * as long as the client lives, because spans that were handed out point to them.
+ * Spans that the head has sent, kept until they are asked for: the newest up to a bound, the rest
+ * is counted. Names are kept once each, for as long as the client lives, because spans that were
+ * handed out point to them.
  *
  * Threads: the client's lock.
  */

@@ -2,12 +2,13 @@
  * A timeline as Chrome's trace event format (JSON), which ui.perfetto.dev and chrome://tracing open.
  *
  *   process   a device; process 1000 is the clients
- *   thread    a stream of it: run streams first, then copies in, bytes out, receives, then those of high priority
+ *   thread    a stream of it: run streams first, then copies in, bytes out, receives, then those of
+ *             high priority
  *   slice     a launch ("X": begin and duration on the device)
  *   arrow     from the submit (a slice of no width in the clients' process) to where it runs ("s", "f")
  *
- * Times are microseconds since the first event, because doubles of microseconds since 1970 cannot tell nanoseconds apart; `otherData` has the
- * beginning in absolute time.
+ * Times are microseconds since the first event, because doubles of microseconds since 1970 cannot
+ * tell nanoseconds apart; `otherData` has the beginning in absolute time.
  */
 #include <inttypes.h>
 

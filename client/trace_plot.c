@@ -1,9 +1,11 @@
 /*
  * A timeline as one SVG picture: a band a device, a lane a stream, time from left to right.
  *
- * Functions have colours, those with most time first; what has none of its own is grey. Transfers are hatched, in one colour a kind. A launch is
- * at least half a pixel wide, and neighbours of one colour that would be narrower than a pixel apart are drawn as one piece, so a picture of
- * a million launches is still one of a few thousand pieces. The share of time in which a device computes is beside its name.
+ * Functions have colours, those with most time first; what has none of its own is grey. Transfers
+ * are hatched, in one colour a kind. A launch is at least half a pixel wide, and neighbours of one
+ * colour that would be narrower than a pixel apart are drawn as one piece, so a picture of a
+ * million launches is still one of a few thousand pieces. The share of time in which a device
+ * computes is beside its name.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +47,7 @@ struct plot {
     double scale;            /* pixels a nanosecond */
 };
 
-/* ------------------------------------------------------------------------------------------------ helpers */
+/* ------------------------------------------------------------------------------ helpers */
 
 static void escape(FILE *out, const char *text, size_t max)
 {
@@ -97,7 +99,7 @@ static double x_of(const struct plot *plot, uint64_t ns)
     return LEFT + (double)(ns - plot->view->begin_ns) * plot->scale;
 }
 
-/* ------------------------------------------------------------------------------------------------ colours */
+/* ------------------------------------------------------------------------------ colours */
 
 static int compare_colours(const void *a, const void *b)
 {
@@ -164,7 +166,7 @@ static void fill_of(const struct plot *plot, const struct plasmon_span *span, ch
     (void)snprintf(out, 24, "%s", colour < COLOURS ? palette[colour] : kind_colours[0]);
 }
 
-/* ------------------------------------------------------------------------------------------------ lanes */
+/* -------------------------------------------------------------------------------- lanes */
 
 /* Which lane a stream has: its rank among the streams that were used. */
 static unsigned lanes_of(const struct plot *plot, uint32_t device, int lane_of[LANES_MAX])
@@ -319,7 +321,7 @@ static double device_draw(const struct plot *plot, uint32_t device, double y)
     return y + lanes * LANE + BAND_GAP;
 }
 
-/* ------------------------------------------------------------------------------------------------ frame */
+/* -------------------------------------------------------------------------------- frame */
 
 static double lanes_height(const struct plot *plot)
 {

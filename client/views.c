@@ -91,7 +91,7 @@ plasmon_status_t plasmon_shape_of(struct plasmon_client *client, struct plasmon_
     return status == PLASMON_OK ? PLASMON_OK : error_from(&err, status);
 }
 
-/* ------------------------------------------------------------------------------------------------ release */
+/* ------------------------------------------------------------------------------ release */
 
 void client_close_ref_locked(struct plasmon_client *client, struct plasmon_ref *ref,
                              struct ref_slot *slot)
@@ -125,7 +125,7 @@ plasmon_status_t plasmon_release(struct plasmon_client *client, struct plasmon_r
     return status == PLASMON_OK ? PLASMON_OK : error_from(&err, status);
 }
 
-/* ------------------------------------------------------------------------------------------------ snapshot */
+/* ----------------------------------------------------------------------------- snapshot */
 
 /* The snapshot task, told to the head and to refs. */
 static plasmon_status_t send_snapshot_locked(struct plasmon_client *client,
@@ -247,7 +247,7 @@ plasmon_status_t plasmon_snapshot(struct plasmon_client *client, struct plasmon_
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ names */
+/* -------------------------------------------------------------------------------- names */
 
 static plasmon_status_t check_name(const char *name)
 {
@@ -343,8 +343,9 @@ plasmon_status_t plasmon_publish(struct plasmon_client *client, const char *name
 }
 
 /*
- * What will be found, and a task that stands for what another client is yet to write there. Both are there before the head is asked: how that task
- * ended may come with its answer, and be taken before the thread that asked wakes.
+ * What will be found, and a task that stands for what another client is yet to write there. Both
+ * are there before the head is asked: how that task ended may come with its answer, and be taken
+ * before the thread that asked wakes.
  */
 static struct root *found_begin(struct refs *refs, const char *name, uint64_t ref,
                                 uint64_t task_id)

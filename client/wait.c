@@ -117,7 +117,7 @@ plasmon_status_t plasmon_flush(struct plasmon_client *client)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ k of n */
+/* ------------------------------------------------------------------------------- k of n */
 
 /* As plasmon_wait() says it. */
 static int as_ready(plasmon_status_t status)
@@ -265,7 +265,7 @@ plasmon_status_t plasmon_wait(struct plasmon_client *client,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ callbacks, descriptor */
+/* ---------------------------------------------------------------- callbacks, descriptor */
 
 plasmon_status_t plasmon_on_ready(struct plasmon_client *client, struct plasmon_ref *ref,
                                   plasmon_ready_fn fn, void *user)

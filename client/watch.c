@@ -47,7 +47,10 @@ void root_watches_check(struct refs *refs, struct root *root, const struct pl_bo
         struct failure *failure = NULL;
         plasmon_status_t status;
 
-        /* What replaces a write that it waited for touches it, too. Without this a thousand parts that are waited for cost a look at a million writes. */
+        /*
+         * What replaces a write that it waited for touches it, too. Without this a thousand parts
+         * that are waited for cost a look at a million writes.
+         */
         if (box != NULL && !watch->whole && !pl_box_intersects(box, &watch->hull)) {
             continue;
         }

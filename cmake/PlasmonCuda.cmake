@@ -1,5 +1,6 @@
-# The CUDA device and the kernels need nvcc and the toolkit's headers at build time, and nothing at link time: driver,
-# cuBLAS, cuFFT, cuSOLVER and NVRTC are loaded when the program runs. Without nvcc the build is CPU-only.
+# The CUDA device and the kernels need nvcc and the toolkit's headers at build time, and nothing at
+# link time: driver, cuBLAS, cuFFT, cuSOLVER and NVRTC are loaded when the program runs. Without
+# nvcc the build is CPU-only.
 set(PLASMON_HAVE_CUDA OFF)
 if(NOT PLASMON_CUDA STREQUAL "OFF")
   find_program(PLASMON_NVCC nvcc HINTS ENV CUDA_HOME PATH_SUFFIXES bin PATHS /usr/local/cuda/bin)
@@ -32,8 +33,8 @@ else()
 endif()
 set(PLASMON_CUDA_ARCHS "80;90;100" CACHE STRING "Real architectures in the embedded fatbins; the last also as PTX of sm_80")
 
-# plasmon_fatbin(TARGET symbol source.cu): compiles to a fatbin and links it in as `const unsigned char symbol[]`,
-# `const size_t symbol_bytes`.
+# plasmon_fatbin(TARGET symbol source.cu): compiles to a fatbin and links it in as `const unsigned
+# char symbol[]`, `const size_t symbol_bytes`.
 function(plasmon_fatbin TARGET SYMBOL SOURCE)
   set(_fatbin ${CMAKE_CURRENT_BINARY_DIR}/${SYMBOL}.fatbin)
   set(_asm ${CMAKE_CURRENT_BINARY_DIR}/${SYMBOL}.S)

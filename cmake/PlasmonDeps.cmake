@@ -1,5 +1,5 @@
-# gRPC C core, protobuf-c, OpenSSL and hiredis from the system, linked statically when PLASMON_STATIC_DEPS is ON, so that an
-# installed tree runs where they are not installed.
+# gRPC C core, protobuf-c, OpenSSL and hiredis from the system, linked statically when
+# PLASMON_STATIC_DEPS is ON, so that an installed tree runs where they are not installed.
 option(PLASMON_STATIC_DEPS "Link gRPC, protobuf-c, hiredis, OpenSSL and OpenBLAS statically" ON)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(GRPC REQUIRED grpc)
@@ -20,8 +20,9 @@ else()
   target_link_libraries(plasmon_protobuf_c INTERFACE ${PROTOBUF_C_LINK_LIBRARIES})
   target_link_libraries(plasmon_grpc INTERFACE ${GRPC_LINK_LIBRARIES})
 endif()
-# Abseil, which gRPC is made of, looks for cycles of locks at every lock when it was built without NDEBUG, as Debian's is: a fifth of what gRPC executes for a
-# message. rpc/init.c switches that off, by the function's name in C++, which depends on how Abseil was configured.
+# Abseil, which gRPC is made of, looks for cycles of locks at every lock when it was built without
+# NDEBUG, as Debian's is: a fifth of what gRPC executes for a message. rpc/init.c switches that off,
+# by the function's name in C++, which depends on how Abseil was configured.
 find_path(PLASMON_ABSL_INCLUDE absl/base/options.h)
 if(PLASMON_ABSL_INCLUDE AND NOT DEFINED PLASMON_ABSL_DEADLOCK)
   file(READ ${PLASMON_ABSL_INCLUDE}/absl/base/options.h _options)
@@ -69,7 +70,8 @@ add_library(plasmon_blas INTERFACE)
 target_include_directories(plasmon_blas SYSTEM INTERFACE ${PLASMON_CBLAS_INCLUDE})
 if(PLASMON_STATIC_DEPS)
   find_library(PLASMON_OPENBLAS_A libopenblas.a PATH_SUFFIXES openblas-pthread x86_64-linux-gnu/openblas-pthread REQUIRED)
-  # Parts of its LAPACK are Fortran, and want that language's run time. It lies where the compiler keeps its own libraries.
+  # Parts of its LAPACK are Fortran, and want that language's run time. It lies where the compiler
+  # keeps its own libraries.
   foreach(_library gfortran quadmath)
     execute_process(COMMAND ${CMAKE_C_COMPILER} -print-file-name=lib${_library}.a
       OUTPUT_VARIABLE _path OUTPUT_STRIP_TRAILING_WHITESPACE)

@@ -1,5 +1,6 @@
-# Packages. Each target installs itself in its folder; here is what goes around the libraries: pkg-config and CMake files,
-# which find their prefix from where they lie, and an archive that may be unpacked anywhere.
+# Packages. Each target installs itself in its folder; here is what goes around the libraries:
+# pkg-config and CMake files, which find their prefix from where they lie, and an archive that may
+# be unpacked anywhere.
 #
 #   cmake --preset release && cmake --build --preset release && cmake --install build/release --prefix DIR
 #   cd build/release && cpack

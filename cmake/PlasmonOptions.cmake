@@ -12,7 +12,8 @@ endif()
 # The default build keeps assertions and lock-rank checks, which cost little; only Release drops them.
 string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_RELWITHDEBINFO "${CMAKE_C_FLAGS_RELWITHDEBINFO}")
 
-# For x86-64 of any make GCC clears and copies structures with instructions (`rep stos`) that take longer to begin than most of ours take in all.
+# For x86-64 of any make GCC clears and copies structures with instructions (`rep stos`) that take
+# longer to begin than most of ours take in all.
 include(CheckCCompilerFlag)
 foreach(what memset memcpy)
   check_c_compiler_flag(-m${what}-strategy=libcall:-1:noalign PLASMON_HAS_${what}_STRATEGY)
@@ -53,8 +54,9 @@ if(PLASMON_LIBFUZZER)
   add_link_options(-fsanitize=fuzzer-no-link)
 endif()
 
-# A release is optimised across files: a task takes 18 % fewer instructions in a worker, 11 % in the head. Objects have ordinary code, too, which
-# libplasmon.a keeps alone. What is linked often, for tests, is not worth the time.
+# A release is optimised across files: a task takes 18 % fewer instructions in a worker, 11 % in the
+# head. Objects have ordinary code, too, which libplasmon.a keeps alone. What is linked often, for
+# tests, is not worth the time.
 set(_lto OFF)
 if(CMAKE_BUILD_TYPE STREQUAL Release AND CMAKE_C_COMPILER_ID STREQUAL GNU AND NOT BUILD_TESTING AND NOT PLASMON_SANITIZE)
   set(_lto ON)
@@ -65,8 +67,8 @@ if(PLASMON_LTO)
   add_link_options($<$<LINK_LANGUAGE:C,CXX>:-flto=auto>)
 endif()
 
-# Programs of tests are many and each has gRPC in it: the usual linker takes a third of the time of compiling for them. What is installed
-# (a release) has no tests, and is linked as ever.
+# Programs of tests are many and each has gRPC in it: the usual linker takes a third of the time of
+# compiling for them. What is installed (a release) has no tests, and is linked as ever.
 if(BUILD_TESTING)
   foreach(_linker lld gold)
     find_program(PLASMON_LD_${_linker} ld.${_linker})

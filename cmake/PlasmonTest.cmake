@@ -1,4 +1,5 @@
-# Tests and fuzzers. Daemons that a test starts inherit the sanitizers' options below, and keep compiled functions here and not in the user's folder.
+# Tests and fuzzers. Daemons that a test starts inherit the sanitizers' options below, and keep
+# compiled functions here and not in the user's folder.
 set(_test_cache "PLASMON_CACHE_DIR=${CMAKE_BINARY_DIR}/test-cache")
 set(_test_environment
   "${_test_cache}"
@@ -6,9 +7,10 @@ set(_test_environment
   "TSAN_OPTIONS=second_deadlock_stack=1"
   "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1")
 
-# plasmon_test(NAME LABELS l... SOURCES s... LIBS l... [TIMEOUT seconds] [ARGS a...])
-# One executable, TAP on stdout; CTest judges the exit status: 0 passed, 77 all its tests were skipped, else failed.
-# Target plasmon_tests_LABEL builds the tests of one label. Those that may take longest begin first (COST), so that none is left alone at the end.
+# plasmon_test(NAME LABELS l... SOURCES s... LIBS l... [TIMEOUT seconds] [ARGS a...]) One
+# executable, TAP on stdout; CTest judges the exit status: 0 passed, 77 all its tests were skipped,
+# else failed. Target plasmon_tests_LABEL builds the tests of one label. Those that may take longest
+# begin first (COST), so that none is left alone at the end.
 function(plasmon_test NAME)
   cmake_parse_arguments(T "" "TIMEOUT" "LABELS;SOURCES;LIBS;ARGS" ${ARGN})
   if(NOT BUILD_TESTING)
@@ -30,7 +32,8 @@ function(plasmon_test NAME)
   endforeach()
 endfunction()
 
-# Programs of tests that are not run with the address sanitizer, and of fuzzers without libFuzzer, are not built with it unless they are asked for.
+# Programs of tests that are not run with the address sanitizer, and of fuzzers without libFuzzer,
+# are not built with it unless they are asked for.
 function(_plasmon_unless_address TARGET)
   if(PLASMON_SANITIZE MATCHES "address" AND NOT PLASMON_LIBFUZZER AND TARGET ${TARGET})
     set_target_properties(${TARGET} PROPERTIES EXCLUDE_FROM_ALL ON)
@@ -48,12 +51,15 @@ endfunction()
 set(PLASMON_FUZZ_RUNS 20000 CACHE STRING "Inputs that each fuzzer tries as a test")
 add_custom_target(plasmon_fuzzers)
 
-# plasmon_fuzz(NAME SOURCES s... LIBS l... CORPUS folder [RUNS n] [LEAKS_AT_END])
-# The sources define LLVMFuzzerTestOneInput(). As a test, labelled fuzz, it tries PLASMON_FUZZ_RUNS inputs (or n, for one that is slow) grown
-# from the files in CORPUS. A fatal one is left in the folder findings of the build folder. tools/fuzz runs all of them for longer: it finds them in fuzzers.txt of the build folder. By hand: NAME -runs=N
-# [-seed=S] new-corpus corpus, with either driver.
-# LEAKS_AT_END, for what keeps memory of its own from one input to the next (OpenSSL its last errors): libFuzzer takes each such input for a possible leak and
-# stops the process to look at all of its memory, 25 times what the input takes. Leaks are then looked for once, when the process ends; run it with -detect_leaks=1 to learn which input it was.
+# plasmon_fuzz(NAME SOURCES s... LIBS l... CORPUS folder [RUNS n] [LEAKS_AT_END]) The sources define
+# LLVMFuzzerTestOneInput(). As a test, labelled fuzz, it tries PLASMON_FUZZ_RUNS inputs (or n, for
+# one that is slow) grown from the files in CORPUS. A fatal one is left in the folder findings of
+# the build folder. tools/fuzz runs all of them for longer: it finds them in fuzzers.txt of the
+# build folder. By hand: NAME -runs=N [-seed=S] new-corpus corpus, with either driver.
+# LEAKS_AT_END, for what keeps memory of its own from one input to the next (OpenSSL its last
+# errors): libFuzzer takes each such input for a possible leak and stops the process to look at all
+# of its memory, 25 times what the input takes. Leaks are then looked for once, when the process
+# ends; run it with -detect_leaks=1 to learn which input it was.
 function(plasmon_fuzz NAME)
   cmake_parse_arguments(F "LEAKS_AT_END" "RUNS" "SOURCES;LIBS;CORPUS" ${ARGN})
   if(NOT BUILD_TESTING)

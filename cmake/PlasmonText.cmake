@@ -1,5 +1,6 @@
-# Text files that a program carries: plasmon_text(TARGET SYMBOL file...) makes `const char *SYMBOL(void)`, which gives
-# the files' text, one after the other. C has no string literal that long, so it is an array of numbers.
+# Text files that a program carries: plasmon_text(TARGET SYMBOL file...) makes `const char
+# *SYMBOL(void)`, which gives the files' text, one after the other. C has no string literal that
+# long, so it is an array of numbers.
 function(plasmon_text TARGET SYMBOL)
   set(_c ${CMAKE_CURRENT_BINARY_DIR}/${SYMBOL}.c)
   list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)

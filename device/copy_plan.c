@@ -1,10 +1,11 @@
 /*
  * From boxes to runs and loops.
  *
- * Dimensions of size 1 only shift the start, so they are dropped. Then, innermost first, a dimension is merged into what
- * is already there if one step of it lands exactly where that ends, in both buffers: into the run while there is no loop
- * yet, else into the outermost loop so far. So a slab of whole rows is one run whatever its rank, and a stack of tiles cut
- * along one dimension is one loop (one 2D copy) rather than three.
+ * Dimensions of size 1 only shift the start, so they are dropped. Then, innermost first, a
+ * dimension is merged into what is already there if one step of it lands exactly where that ends,
+ * in both buffers: into the run while there is no loop yet, else into the outermost loop so far. So
+ * a slab of whole rows is one run whatever its rank, and a stack of tiles cut along one dimension
+ * is one loop (one 2D copy) rather than three.
  */
 #include "device/copy_plan.h"
 

@@ -1,6 +1,7 @@
 /*
- * A copy of a box, reduced to what hardware and loops want: one run of contiguous bytes and up to 8 loops around it, with
- * as few loops as the geometry allows. Pure arithmetic; plain C for .cu files, which get a plan as a kernel argument.
+ * A copy of a box, reduced to what hardware and loops want: one run of contiguous bytes and up to 8
+ * loops around it, with as few loops as the geometry allows. Pure arithmetic; plain C for .cu
+ * files, which get a plan as a kernel argument.
  */
 #ifndef DEVICE_COPY_PLAN_H
 #define DEVICE_COPY_PLAN_H
@@ -33,7 +34,10 @@ uint64_t device_copy_plan_runs(const struct device_copy_plan *plan, uint32_t fir
 /* The widest power of two, up to 16, that divides the run, all strides and both addresses. */
 uint32_t device_copy_plan_width(const struct device_copy_plan *plan, uint64_t dst,
                                 uint64_t src);
-/* Step the loops from `first` on by one, moving the offsets. false: they have gone round, offsets are as at the start. */
+/*
+ * Step the loops from `first` on by one, moving the offsets. false: they have gone round, offsets
+ * are as at the start.
+ */
 bool device_copy_plan_step(struct device_copy_plan *plan, uint32_t first,
                            uint64_t index[DEVICE_COPY_LOOPS_MAX]);
 

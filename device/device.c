@@ -1,9 +1,9 @@
 /*
- * The public calls: check the arguments, find the implementation, pass on. No state of its own but the switch for
- * driver times.
+ * The public calls: check the arguments, find the implementation, pass on. No state of its own but
+ * the switch for driver times.
  *
- * Misuse by our own code (a call of the other kind of device, streams of two devices joined) is asserted; what depends on
- * the machine or on a peer gives a status.
+ * Misuse by our own code (a call of the other kind of device, streams of two devices joined) is
+ * asserted; what depends on the machine or on a peer gives a status.
  */
 #include "device/device.h"
 
@@ -116,7 +116,7 @@ const struct device_info *device_get_info(const struct device *device)
     return &device->info;
 }
 
-/* ------------------------------------------------------------------------------------------------ memory */
+/* ------------------------------------------------------------------------------- memory */
 
 static bool granular(const struct device *device, uint64_t value)
 {
@@ -248,7 +248,7 @@ void *device_ptr_host(struct device *device, struct device_ptr ptr)
     return device->ops->ptr_host(ptr);
 }
 
-/* ------------------------------------------------------------------------------------------------ streams */
+/* ------------------------------------------------------------------------------ streams */
 
 plasmon_status_t device_stream_create(struct device *device, unsigned flags,
                                       struct device_stream **out_stream)
@@ -397,7 +397,7 @@ struct device *device_of_stream(struct device_stream *stream)
     return stream->device;
 }
 
-/* ------------------------------------------------------------------------------------------------ events */
+/* ------------------------------------------------------------------------------- events */
 
 plasmon_status_t device_event_create(struct device *device, bool timed,
                                      struct device_event **out_event)
@@ -452,7 +452,7 @@ bool device_event_host_ns(struct device_event *event, uint64_t *out_ns)
            event->device->ops->event_host_ns(event, out_ns);
 }
 
-/* ------------------------------------------------------------------------------------------------ launches */
+/* ----------------------------------------------------------------------------- launches */
 
 plasmon_status_t device_cpu_launch(struct device_stream *stream, device_cpu_fn fn,
                                    const void *args, size_t args_bytes, uint64_t tag)
@@ -540,7 +540,7 @@ bool device_launch_failure(struct device *device, uint64_t *out_tag, struct pl_e
     return device->ops->launch_failure(device, out_tag, out_err);
 }
 
-/* ------------------------------------------------------------------------------------------------ recorded work */
+/* ------------------------------------------------------------------------ recorded work */
 
 plasmon_status_t device_graph_create(struct device *device, uint32_t branches,
                                      struct device_graph **out_graph, struct pl_err *err)
@@ -665,7 +665,7 @@ void device_exec_destroy(struct device_exec *exec)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ GPU code */
+/* ----------------------------------------------------------------------------- GPU code */
 
 plasmon_status_t device_module_load(struct device *device, const void *image,
                                     size_t image_bytes, struct device_module **out_module,
@@ -773,14 +773,15 @@ void *device_native_stream(struct device_stream *stream)
                : NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ driver time */
+/* -------------------------------------------------------------------------- driver time */
 
 #define CLOCK_TRIES 16u
 #define CLOCK_READS 64u
 
 /*
- * A call has a read of the clock on either side. Half of each lies between the two moments that are read, and counts as the driver's; the other
- * halves come to one read, which nobody would make who did not count.
+ * A call has a read of the clock on either side. Half of each lies between the two moments that are
+ * read, and counts as the driver's; the other halves come to one read, which nobody would make who
+ * did not count.
  */
 static uint64_t clock_read_ns(void)
 {

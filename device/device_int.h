@@ -1,7 +1,8 @@
 /*
- * What the implementations of a device share: the ops table, and the structs that every device, stream, event and module
- * begins with. An implementation embeds the base as its first member and gets its own struct back with a downcast that
- * asserts the table: `assert(device->ops == &device_cpu_ops)`.
+ * What the implementations of a device share: the ops table, and the structs that every device,
+ * stream, event and module begins with. An implementation embeds the base as its first member and
+ * gets its own struct back with a downcast that asserts the table: `assert(device->ops ==
+ * &device_cpu_ops)`.
  */
 #ifndef DEVICE_DEVICE_INT_H
 #define DEVICE_DEVICE_INT_H
@@ -183,8 +184,8 @@ struct device_graph {
     uint32_t branch_count;
     struct device_stream *branches[DEVICE_BRANCH_MAX];
     bool recording;
-    struct device_ptr
-        tag_at;  /* where launches of what is recorded write their tag; 0: nowhere */
+    /* where launches of what is recorded write their tag; 0: nowhere */
+    struct device_ptr tag_at;
     bool tagged; /* something in the recording looks there */
 };
 struct device_exec {

@@ -1,7 +1,9 @@
 /*
- * Slices. A process of CUDA sees one MIG device at most, whatever CUDA_VISIBLE_DEVICES names. We have a process a device anyhow, so where that list
- * names several devices and a slice among them, each worker has its own entry alone: ordinals are places in the list, and the driver of a process that
- * took one knows it as its device 0. No other process's device is seen there, so slices do not map each other's memory.
+ * Slices. A process of CUDA sees one MIG device at most, whatever CUDA_VISIBLE_DEVICES names. We
+ * have a process a device anyhow, so where that list names several devices and a slice among them,
+ * each worker has its own entry alone: ordinals are places in the list, and the driver of a process
+ * that took one knows it as its device 0. No other process's device is seen there, so slices do not
+ * map each other's memory.
  */
 #include "device/device_int.h"
 

@@ -1,21 +1,23 @@
 /*
  * k nearest neighbours on handwritten digits, over several devices.
  *
- *   02_knn [--k 3] [--devices N] [--gpus auto|none|N] [--scale N] [--block ROWS] [--data digits.csv] [--picture FILE.svg] [--check]
+ *   02_knn [--k 3] [--devices N] [--gpus auto|none|N] [--scale N] [--block ROWS] [--data
+ *   digits.csv] [--picture FILE.svg] [--check]
  *
- * Every 4th digit is held out; the others are one array on the first device. Blocks of its rows (views) go to the devices in
- * turn. For each block, on its device:
+ * Every 4th digit is held out; the others are one array on the first device. Blocks of its rows
+ * (views) go to the devices in turn. For each block, on its device:
  *
  *     d        = pairwise_distance(test, block)
  *     v, i     = topk_min(d, k, index of the block's first row)
  *     V, I     = topk_merge(V, I, v, i, k)          a chain a device
  *
- * then the devices' results are merged, and `vote` reads off the labels. Equal distances are ordered by row, so blocks, devices
- * and routes cannot change the answer.
+ * then the devices' results are merged, and `vote` reads off the labels. Equal distances are
+ * ordered by row, so blocks, devices and routes cannot change the answer.
  *
- * It runs twice, on two private clusters, one that moves blocks by the best route and one that stages them through the
- * host, and says how long moving took and what the workers counted. 450 KB of digits show little about that: --scale 2000 makes
- * 0.7 GB of them. With PLASMON_ADDRESS it runs once, on that cluster, as that is set up.
+ * It runs twice, on two private clusters, one that moves blocks by the best route and one that
+ * stages them through the host, and says how long moving took and what the workers counted. 450 KB
+ * of digits show little about that: --scale 2000 makes 0.7 GB of them. With PLASMON_ADDRESS it runs
+ * once, on that cluster, as that is set up.
  */
 #include <plasmon/plasmon.h>
 #include <stdbool.h>
@@ -72,7 +74,7 @@ struct knn {
     int64_t block_count;
 };
 
-/* ----------------------------------------------------------------------------------------------- cluster */
+/* ------------------------------------------------------------------------------ cluster */
 
 static uint32_t choose_devices(struct knn *knn, bool *out_cuda)
 {
@@ -121,7 +123,7 @@ static void open_cluster(struct knn *knn, const char *transfer, bool *out_cuda)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------- steps */
+/* -------------------------------------------------------------------------------- steps */
 
 static struct plasmon_ref *put(struct knn *knn, const void *data,
                                struct plasmon_shape shape, const char *label)
@@ -160,7 +162,10 @@ static void wait_for(const struct knn *knn, struct plasmon_ref *ref)
     }
 }
 
-/* Bring every block to its device by a function that only looks at it, so that moving can be timed on its own. */
+/*
+ * Bring every block to its device by a function that only looks at it, so that moving can be timed
+ * on its own.
+ */
 static void move_blocks(struct knn *knn)
 {
     struct plasmon_ref **tasks =
@@ -272,7 +277,7 @@ static void compute(struct knn *knn, int32_t *out_labels)
     example_release(knn->px, nearest[0].indices);
 }
 
-/* --------------------------------------------------------------------------------------------------- runs */
+/* --------------------------------------------------------------------------------- runs */
 
 static char *status_of(const struct knn *knn)
 {

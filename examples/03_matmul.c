@@ -3,9 +3,10 @@
  *
  *   03_matmul [--block N] [--check] [--random MxKxN [--f32]] A.npy B.npy C.npy
  *
- * A and B are one object each; blocks are views, and C is an array whose blocks are written by different tasks, wherever they
- * run. C(i,j) = A(i,1) B(1,j) + A(i,2) B(2,j) + ..: tasks of one block of C wait for each other, because each updates it in place; those of
- * different blocks do not. Sizes need not divide by the block: the last ones are smaller.
+ * A and B are one object each; blocks are views, and C is an array whose blocks are written by
+ * different tasks, wherever they run. C(i,j) = A(i,1) B(1,j) + A(i,2) B(2,j) + ..: tasks of one
+ * block of C wait for each other, because each updates it in place; those of different blocks do
+ * not. Sizes need not divide by the block: the last ones are smaller.
  *
  * --random writes A and B first. --check multiplies 64 sampled rows in fp64 on the host and compares.
  */
@@ -136,7 +137,10 @@ static double element(const struct npy *file, int64_t row, int64_t column)
                                     : ((const double *)file->data)[i];
 }
 
-/* One row of C against fp64, in units of what rounding may do: k x epsilon x sum |a||b|. Returns the worst. */
+/*
+ * One row of C against fp64, in units of what rounding may do: k x epsilon x sum |a||b|. Returns
+ * the worst.
+ */
 static double row_error(const struct npy *a, const struct npy *b, const struct npy *c,
                         int64_t row)
 {

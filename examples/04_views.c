@@ -1,11 +1,13 @@
 /*
  * Views: heat in a plate, cut into bands of rows that may lie on different devices.
  *
- * One array u. Each step is u += rate * (up + down + left + right - 4 u) on the inside. The four neighbours of a band are views of the
- * same u, shifted by one: its halo is whatever the views reach beyond the band, and nobody copies or names it. Reads of a step are
- * submitted before its writes, as in a plain loop; that order is all that the program says about synchronisation.
+ * One array u. Each step is u += rate * (up + down + left + right - 4 u) on the inside. The four
+ * neighbours of a band are views of the same u, shifted by one: its halo is whatever the views
+ * reach beyond the band, and nobody copies or names it. Reads of a step are submitted before its
+ * writes, as in a plain loop; that order is all that the program says about synchronisation.
  *
- * A snapshot keeps the start, however often u is written in place afterwards. Both are compared with a plain loop.
+ * A snapshot keeps the start, however often u is written in place afterwards. Both are compared
+ * with a plain loop.
  */
 #include <math.h>
 #include <plasmon/plasmon.h>

@@ -1,9 +1,10 @@
 /*
  * REDUCE: many tasks add into one array without waiting for each other.
  *
- * Each call with a REDUCE argument gets an accumulator of its own, on whatever device it runs. They are folded into the array when
- * somebody reads it: in the order of submission, by a fixed tree. So the sum has the same bits on one device and on three, however
- * the tasks were spread; a program that adds floats in the order of arrival has not. The example runs on both and compares.
+ * Each call with a REDUCE argument gets an accumulator of its own, on whatever device it runs. They
+ * are folded into the array when somebody reads it: in the order of submission, by a fixed tree. So
+ * the sum has the same bits on one device and on three, however the tasks were spread; a program
+ * that adds floats in the order of arrival has not. The example runs on both and compares.
  *
  * A snapshot between two halves reads the first half's sum, while the second half goes on.
  */

@@ -1,6 +1,6 @@
 /*
- * A function of one's own: y = a x + y, once in CUDA C for GPUs and once in C for CPU devices. It is compiled where it runs, the
- * first time, and then called like a built-in one.
+ * A function of one's own: y = a x + y, once in CUDA C for GPUs and once in C for CPU devices. It
+ * is compiled where it runs, the first time, and then called like a built-in one.
  */
 #include <math.h>
 #include <plasmon/plasmon.h>

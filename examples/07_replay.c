@@ -1,9 +1,10 @@
 /*
  * Record and replay: a step is recorded once and launched a thousand times, each by one small message.
  *
- * Heat spreads along a rod, from array a to array b and back. The step is recorded once, from a to b; every other launch binds the
- * two the other way round. What is made and let go of in the recording is a temporary: memory of the graph. For the second half the
- * strength, a scalar of the recorded calls, is another. The same steps are then submitted one by one, and the bits compared.
+ * Heat spreads along a rod, from array a to array b and back. The step is recorded once, from a to
+ * b; every other launch binds the two the other way round. What is made and let go of in the
+ * recording is a temporary: memory of the graph. For the second half the strength, a scalar of the
+ * recorded calls, is another. The same steps are then submitted one by one, and the bits compared.
  */
 #include <plasmon/plasmon.h>
 #include <string.h>

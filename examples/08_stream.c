@@ -1,9 +1,11 @@
 /*
  * Streaming: batches come from outside and results go back out, while the device works on other batches.
  *
- * A batch is multiplied with weights that stay on the device. First one after the other, from and to ordinary memory: put, call, get, each
- * waited for. Then through a few slots of host memory (plasmon_host_alloc), which the device copies from and to by itself: put, call and get
- * of a batch are sent at once, and nobody waits but for a slot that is needed again. The same results, bit by bit.
+ * A batch is multiplied with weights that stay on the device. First one after the other, from and
+ * to ordinary memory: put, call, get, each waited for. Then through a few slots of host memory
+ * (plasmon_host_alloc), which the device copies from and to by itself: put, call and get of a batch
+ * are sent at once, and nobody waits but for a slot that is needed again. The same results, bit by
+ * bit.
  */
 #include <plasmon/plasmon.h>
 #include <string.h>

@@ -1,9 +1,11 @@
 /*
- * Data-parallel training: each device has a share of the samples and a copy of the weights, works out the gradient of its share, and
- * plasmon_all_reduce() gives all of them the average. One call a step; the program never waits before the end.
+ * Data-parallel training: each device has a share of the samples and a copy of the weights, works
+ * out the gradient of its share, and plasmon_all_reduce() gives all of them the average. One call a
+ * step; the program never waits before the end.
  *
- * The model is a logistic regression of samples whose labels are made with known weights. The copies of the weights stay equal to the
- * bit, because an all-reduce gives every device the same bits; the example compares them, and how many labels the model gets right.
+ * The model is a logistic regression of samples whose labels are made with known weights. The
+ * copies of the weights stay equal to the bit, because an all-reduce gives every device the same
+ * bits; the example compares them, and how many labels the model gets right.
  */
 #include <plasmon/plasmon.h>
 #include <string.h>

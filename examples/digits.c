@@ -138,7 +138,7 @@ void digits_finish(struct digits *digits)
     memset(digits, 0, sizeof(*digits));
 }
 
-/* ------------------------------------------------------------------------------------------- brute force */
+/* -------------------------------------------------------------------------- brute force */
 
 static double squared_distance(const float *a, const float *b)
 {
@@ -203,7 +203,7 @@ void digits_brute_force(const struct digits *train, const struct digits *test, i
     }
 }
 
-/* ----------------------------------------------------------------------------------------------- picture */
+/* ------------------------------------------------------------------------------ picture */
 
 static void draw_digit(FILE *file, const float *pixels, int x, int y)
 {

@@ -1,6 +1,6 @@
 /*
- * The handwritten digits: reading the file, more of them with noise, the answer by brute force, and a picture of those that
- * were misread. Plain C without Plasmon.
+ * The handwritten digits: reading the file, more of them with noise, the answer by brute force, and
+ * a picture of those that were misread. Plain C without Plasmon.
  */
 #ifndef EXAMPLES_DIGITS_H
 #define EXAMPLES_DIGITS_H
@@ -16,11 +16,15 @@ struct digits {
     int32_t *labels;
 };
 
-/* Every 4th row of the file, from the first, goes to `test`, the others to `train`. Dies on a file that is not what it should be. */
+/*
+ * Every 4th row of the file, from the first, goes to `test`, the others to `train`. Dies on a file
+ * that is not what it should be.
+ */
 void digits_read(const char *path, struct digits *out_train, struct digits *out_test);
 /*
- * `scale` times as many: the rows themselves, then noisy copies of all of them. Noise and pixels are multiples of 1/16, so that
- * every squared distance is exact in f32 whatever the order of its sum: results can be compared to the bit.
+ * `scale` times as many: the rows themselves, then noisy copies of all of them. Noise and pixels
+ * are multiples of 1/16, so that every squared distance is exact in f32 whatever the order of its
+ * sum: results can be compared to the bit.
  */
 void digits_scale(struct digits *digits, int64_t scale);
 void digits_finish(struct digits *digits);

@@ -1,6 +1,7 @@
 /*
- * What the longer examples share: stop on an error, short forms of arguments, a progress line, command line numbers, the
- * counters of `plasmon status`. Nothing in here is needed to use Plasmon; 01_hello.c does without.
+ * What the longer examples share: stop on an error, short forms of arguments, a progress line,
+ * command line numbers, the counters of `plasmon status`. Nothing in here is needed to use Plasmon;
+ * 01_hello.c does without.
  */
 #ifndef EXAMPLES_EXAMPLE_H
 #define EXAMPLES_EXAMPLE_H
@@ -18,7 +19,10 @@ static inline struct plasmon_arg example_in(struct plasmon_ref *ref)
 {
     return (struct plasmon_arg){.mode = PLASMON_IN, .ref = ref};
 }
-/* ref: an existing ref or view that is written; NULL: a new ref, of the shape that the function's rule gives. */
+/*
+ * ref: an existing ref or view that is written; NULL: a new ref, of the shape that the function's
+ * rule gives.
+ */
 static inline struct plasmon_arg example_out(struct plasmon_ref *ref)
 {
     return (struct plasmon_arg){.mode = PLASMON_OUT, .ref = ref};
@@ -56,14 +60,20 @@ void example_release(struct plasmon_client *client, struct plasmon_ref *ref);
 struct plasmon_ref *example_rows(struct plasmon_client *client, struct plasmon_ref *ref,
                                  int64_t first, int64_t count, int64_t columns);
 
-/* One line on stderr, rewritten in place on a terminal at most ten times a second; elsewhere one at the end. */
+/*
+ * One line on stderr, rewritten in place on a terminal at most ten times a second; elsewhere one at
+ * the end.
+ */
 void example_progress(const char *what, uint64_t done, uint64_t total);
 double example_seconds(void);
 
 /* Value of an option that takes a number in [min, max]; dies with the option's name otherwise. */
 int64_t example_number(const char *option, const char *text, int64_t min, int64_t max);
 
-/* Copies and bytes of one route ("peer", "host", "local", "inline") so far, as the workers counted them at the copy. */
+/*
+ * Copies and bytes of one route ("peer", "host", "local", "inline") so far, as the workers counted
+ * them at the copy.
+ */
 struct example_route {
     uint64_t copies;
     uint64_t bytes;

@@ -1,6 +1,6 @@
 /*
- * A library function: x = a x, on CPU devices. Built as a shared object and put into the folder that the store was started with
- * (--library-dir), it is defined by
+ * A library function: x = a x, on CPU devices. Built as a shared object and put into the folder
+ * that the store was started with (--library-dir), it is defined by
  *
  *     plasmon_function_library(px, "scale", "scale.so", "scale_entry", "scale(inout f64[n] x, f64 a)");
  *

@@ -32,7 +32,7 @@ static int fail(char error[NPY_TEXT_BYTES], const char *format, ...)
     return -1;
 }
 
-/* ------------------------------------------------------------------------------------------------ header */
+/* ------------------------------------------------------------------------------- header */
 
 /* The text of the dict that has not been read yet. */
 struct cursor {
@@ -314,7 +314,7 @@ int npy_parse(const char *path, const void *bytes, size_t length, uint64_t file_
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------- files */
+/* -------------------------------------------------------------------------------- files */
 
 int npy_open(const char *path, struct npy *out_file, char error[NPY_TEXT_BYTES])
 {

@@ -1,10 +1,12 @@
 /*
- * Who may send objects to whom between hosts. A worker says where it listens and what lets others in; every worker of another host is
- * told before the first launch that names it, as commands go out in order. A device that is gone stays told: who waits for
- * its half of a transfer must not wait on.
+ * Who may send objects to whom between hosts. A worker says where it listens and what lets others
+ * in; every worker of another host is told before the first launch that names it, as commands go
+ * out in order. A device that is gone stays told: who waits for its half of a transfer must not
+ * wait on.
  *
- * Clients are not told the secret but given a ticket for the one buffer that they asked about (wire/ticket.h). It ends by the worker's
- * clock, of which its hello told us the time; a worker that connects again tells it again.
+ * Clients are not told the secret but given a ticket for the one buffer that they asked about
+ * (wire/ticket.h). It ends by the worker's clock, of which its hello told us the time; a worker
+ * that connects again tells it again.
  */
 #include "head/core_int.h"
 

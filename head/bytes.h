@@ -1,4 +1,7 @@
-/* What every file of the head's state machine builds with: memory that is there or the head stops, and bytes that grow. */
+/*
+ * What every file of the head's state machine builds with: memory that is there or the head stops,
+ * and bytes that grow.
+ */
 #ifndef HEAD_BYTES_H
 #define HEAD_BYTES_H
 

@@ -1,4 +1,7 @@
-/* The invariants of the head's state (object.c, device.c), walked in full. For tests: slow, aborts at the first broken one. */
+/*
+ * The invariants of the head's state (object.c, device.c), walked in full. For tests: slow, aborts
+ * at the first broken one.
+ */
 #include "head/core_int.h"
 
 static void check_array(const struct head_array *array)

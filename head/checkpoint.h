@@ -1,14 +1,17 @@
 /*
  * Checkpoints: the state of the core at a moment when nothing is under way, as bytes.
  *
- * WHEN. What is under way is not in a checkpoint - tasks, waits, puts, drains, timelines - so none is made while there is any (head_core_unquiet says
- * what). What is left is what exists: devices with their numbers, arrays with their tiles and buffers, what lies in memory of the hosts, names, sessions,
- * functions, recorded graphs, pairs, lineage, rates.
+ * WHEN. What is under way is not in a checkpoint - tasks, waits, puts, drains, timelines - so none
+ * is made while there is any (head_core_unquiet says what). What is left is what exists: devices
+ * with their numbers, arrays with their tiles and buffers, what lies in memory of the hosts, names,
+ * sessions, functions, recorded graphs, pairs, lineage, rates.
  *
- * WHO GOES ON. Maps and lists come back in another order than they were in, and the order of what is put out may depend on it. So the head that
- * wrote a checkpoint goes on from it, too: it loads what it saved. Then it is the same as any head that is made from the bytes later.
+ * WHO GOES ON. Maps and lists come back in another order than they were in, and the order of what
+ * is put out may depend on it. So the head that wrote a checkpoint goes on from it, too: it loads
+ * what it saved. Then it is the same as any head that is made from the bytes later.
  *
- * Loading takes bytes that may be anything: every count, index, box and number is checked, and nothing that is too large is allocated.
+ * Loading takes bytes that may be anything: every count, index, box and number is checked, and
+ * nothing that is too large is allocated.
  */
 #ifndef HEAD_CHECKPOINT_H
 #define HEAD_CHECKPOINT_H
@@ -18,8 +21,8 @@
 struct head_reader {
     const uint8_t *at;
     const uint8_t *end;
-    bool
-        bad; /* it ended too early, or had a number that cannot be; all that is read from then on is 0 */
+    /* it ended too early, or had a number that cannot be; all that is read from then on is 0 */
+    bool bad;
 };
 
 /* ---- checkpoint_bytes.c */
@@ -49,9 +52,12 @@ bool head_core_may_end(struct head_core *core);
 
 /* ---- checkpoint_save.c */
 enum {
-    HEAD_SECTION_LABELS =
-        0x4c, /* before the last one, if any tile has a label: a checkpoint of before there were labels is one without */
-    HEAD_SECTION_END = 0x5a /* the last number of all */
+    /*
+     * before the last one, if any tile has a label: a checkpoint of before there were labels is one
+     * without
+     */
+    HEAD_SECTION_LABELS = 0x4c,
+    HEAD_SECTION_END    = 0x5a /* the last number of all */
 };
 void head_core_save(struct head_core *core, struct head_bytes *out);
 
@@ -61,7 +67,10 @@ plasmon_status_t head_core_load(struct head_core *core, struct head_reader *in,
                                 struct pl_err *err) PL_MUST_CHECK;
 
 /* ---- memory.c */
-/* Figures for people, which depend on the allocator and so are in no checkpoint: those of the core that it was made from. */
+/*
+ * Figures for people, which depend on the allocator and so are in no checkpoint: those of the core
+ * that it was made from.
+ */
 void head_core_figures_take(struct head_core *core, const struct head_core *before);
 
 #endif

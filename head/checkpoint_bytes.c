@@ -1,4 +1,7 @@
-/* What a checkpoint is made of: numbers, texts, geometry; and reading them from bytes that may be anything. */
+/*
+ * What a checkpoint is made of: numbers, texts, geometry; and reading them from bytes that may be
+ * anything.
+ */
 #include <string.h>
 
 #include "head/checkpoint.h"
@@ -44,7 +47,7 @@ void head_save_view(struct head_bytes *out, const struct pl_view *view)
     save_sides(out, view->ndim, view->step);
 }
 
-/* ------------------------------------------------------------------------------------------ in */
+/* ----------------------------------------------------------------------------------- in */
 
 uint64_t head_load_number(struct head_reader *in)
 {

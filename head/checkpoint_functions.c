@@ -1,4 +1,7 @@
-/* Functions that clients define, in a checkpoint: each once; the devices that were told, and the sessions that may call it, name it by its id. */
+/*
+ * Functions that clients define, in a checkpoint: each once; the devices that were told, and the
+ * sessions that may call it, name it by its id.
+ */
 #include "head/checkpoint_int.h"
 
 #include <string.h>

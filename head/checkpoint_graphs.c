@@ -1,6 +1,7 @@
 /*
- * Recorded graphs in a checkpoint (graph.h): slots and tasks as they were recorded, and of a plan where each task runs and which numbers its steps have.
- * All else of a plan follows from that (graph_plan_restore), so it is made again and need not be believed.
+ * Recorded graphs in a checkpoint (graph.h): slots and tasks as they were recorded, and of a plan
+ * where each task runs and which numbers its steps have. All else of a plan follows from that
+ * (graph_plan_restore), so it is made again and need not be believed.
  *
  * Slots name the arrays that they keep between launches, which come later.
  */
@@ -10,7 +11,7 @@
 
 #include "head/graph.h"
 
-/* ------------------------------------------------------------------------------------------ saving */
+/* ------------------------------------------------------------------------------- saving */
 
 static void save_arg(struct head_bytes *out, const struct graph_arg *arg)
 {
@@ -107,7 +108,7 @@ void head_graphs_save(struct head_saving *saving, const struct head_client *clie
     }
 }
 
-/* ------------------------------------------------------------------------------------------ loading */
+/* ------------------------------------------------------------------------------ loading */
 
 static void load_slots(struct head_loading *loading, struct head_graph *graph)
 {

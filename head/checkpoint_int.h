@@ -1,6 +1,7 @@
 /*
- * Inside of checkpoints. What is named by several things has a number: from 1, in the order in which it was met while saving. Loading makes things in that
- * order and holds each once until the end, when it is held by what names it and nothing else.
+ * Inside of checkpoints. What is named by several things has a number: from 1, in the order in
+ * which it was met while saving. Loading makes things in that order and holds each once until the
+ * end, when it is held by what names it and nothing else.
  *
  *   checkpoint_quiet.c    can one be made now?
  *   checkpoint_save.c     the core: sections, devices, sessions, arrays, tiles
@@ -40,8 +41,8 @@ struct head_loading {
     struct pl_vec tiles;   /* struct head_tile *; likewise */
     struct pl_vec spaces;  /* struct head_space *; likewise */
     struct pl_vec records; /* struct head_record *; likewise */
-    struct pl_vec
-        wanted; /* struct wanted: fragments and partials, until the tiles are there */
+    /* struct wanted: fragments and partials, until the tiles are there */
+    struct pl_vec wanted;
     struct pl_map loose; /* struct head_array *: of slots; they need not be covered */
     struct pl_vec owed; /* struct owed: refs, names and slots, until the arrays are there */
 };
@@ -56,7 +57,10 @@ void head_save_failure(struct head_bytes *out, const struct head_failure *failur
 void *head_loading_item(struct head_loading *loading, const struct pl_vec *items,
                         uint64_t number);
 void head_loading_add(struct pl_vec *items, void *item);
-/* A frame and a dtype: a buffer of the device, with a number of its own in the checkpoint. NULL: they are none, and the reader is bad. */
+/*
+ * A frame and a dtype: a buffer of the device, with a number of its own in the checkpoint. NULL:
+ * they are none, and the reader is bad.
+ */
 struct head_buffer *head_loading_buffer(struct head_loading *loading,
                                         struct head_device *device, uint64_t id);
 /* The place gets the array with this number, held, when the arrays are there; 0: none. */

@@ -1,14 +1,15 @@
 /*
- * Labels of tiles (label.h) in a checkpoint: each text once, with the numbers of the tiles that have it. A head without any writes nothing, and reads what
- * heads wrote before there were labels.
+ * Labels of tiles (label.h) in a checkpoint: each text once, with the numbers of the tiles that
+ * have it. A head without any writes nothing, and reads what heads wrote before there were labels.
  *
- *   HEAD_SECTION_LABELS, texts, then for each: text, tiles, then for each: its number, less that of the one before
+ *   HEAD_SECTION_LABELS, texts, then for each: text, tiles, then for each: its number, less that of
+ *   the one before
  */
 #include <string.h>
 
 #include "head/checkpoint_int.h"
 
-/* ------------------------------------------------------------------------------------------ saving */
+/* ------------------------------------------------------------------------------- saving */
 
 /* A text and its tiles, ascending. */
 struct group {
@@ -79,7 +80,7 @@ void head_labels_save(struct head_saving *saving)
     pl_vec_finish(&groups);
 }
 
-/* ------------------------------------------------------------------------------------------ loading */
+/* ------------------------------------------------------------------------------ loading */
 
 static void group_load(struct head_loading *loading)
 {

@@ -1,6 +1,7 @@
 /*
- * Records of calls in a checkpoint (lineage.h): all of them, in the order of their serials, then which were idle for how long. The tiles that they read
- * have numbers like those of arrays; those that only records keep are saved with the others, without instances.
+ * Records of calls in a checkpoint (lineage.h): all of them, in the order of their serials, then
+ * which were idle for how long. The tiles that they read have numbers like those of arrays; those
+ * that only records keep are saved with the others, without instances.
  *
  * Where the numbers of views and boxes lie in a record's block follows from their order, so it is not saved.
  */
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------ saving */
+/* ------------------------------------------------------------------------------- saving */
 
 void head_lineage_number(struct head_saving *saving)
 {
@@ -123,7 +124,7 @@ void head_lineage_save(struct head_saving *saving)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ loading */
+/* ------------------------------------------------------------------------------ loading */
 
 /* How far the block is filled. */
 struct filling {

@@ -1,6 +1,6 @@
 /*
- * Loading the core from what checkpoint_save.c wrote; see checkpoint.h. All that is loaded is held once until the end, when each thing is held by
- * what names it and nothing else.
+ * Loading the core from what checkpoint_save.c wrote; see checkpoint.h. All that is loaded is held
+ * once until the end, when each thing is held by what names it and nothing else.
  */
 #include <string.h>
 

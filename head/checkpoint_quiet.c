@@ -1,4 +1,7 @@
-/* Can a checkpoint be made now, and if not, why? What checkpoint_save.c knows nothing of must not be there. */
+/*
+ * Can a checkpoint be made now, and if not, why? What checkpoint_save.c knows nothing of must not
+ * be there.
+ */
 #include "head/checkpoint_int.h"
 
 static const char *unquiet_client(const struct head_client *client)

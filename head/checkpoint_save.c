@@ -1,6 +1,7 @@
 /*
- * Saving the core. Sections: counters, namespaces, functions, devices with their buffers, hosts with theirs, sessions, names, arrays, their shadows, tiles, records,
- * pairs, teams, rates, labels of tiles. Each section is followed by those of what it numbers.
+ * Saving the core. Sections: counters, namespaces, functions, devices with their buffers, hosts
+ * with theirs, sessions, names, arrays, their shadows, tiles, records, pairs, teams, rates, labels
+ * of tiles. Each section is followed by those of what it numbers.
  */
 #include "head/checkpoint_int.h"
 

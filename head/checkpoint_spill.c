@@ -1,6 +1,7 @@
 /*
- * Hosts, and what lies in their memory and files, in a checkpoint (spill.h). For each host: its settings and counters, its buffers, least recently
- * named first; then the numbers of those that have a place in the slab, twice: as they lie there, and least recently bound first.
+ * Hosts, and what lies in their memory and files, in a checkpoint (spill.h). For each host: its
+ * settings and counters, its buffers, least recently named first; then the numbers of those that
+ * have a place in the slab, twice: as they lie there, and least recently bound first.
  *
  * None is made while a store is at work for the head, so nothing here is busy or pinned.
  */
@@ -10,7 +11,7 @@
 
 enum { HOST_NUMBERS = 22 };
 
-/* ------------------------------------------------------------------------------------------ saving */
+/* ------------------------------------------------------------------------------- saving */
 
 static void save_spilled(struct head_saving *saving, struct head_buffer *buffer)
 {
@@ -90,7 +91,7 @@ void head_spill_save(struct head_saving *saving)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ loading */
+/* ------------------------------------------------------------------------------ loading */
 
 static void load_spilled(struct head_loading *loading, struct head_spill_host *spill)
 {

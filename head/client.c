@@ -1,9 +1,10 @@
 /*
  * Sessions: who a client is, what it may name, what it is told.
  *
- * A ref is found in its client's own map only, so an id of somebody else names nothing: sharing goes through published names,
- * within a namespace. A session that lost its connection keeps everything for a lease, then ends as if it had said bye: its refs go, and
- * its tasks that have not been sent to a worker and whose results nobody else can see are skipped.
+ * A ref is found in its client's own map only, so an id of somebody else names nothing: sharing
+ * goes through published names, within a namespace. A session that lost its connection keeps
+ * everything for a lease, then ends as if it had said bye: its refs go, and its tasks that have not
+ * been sent to a worker and whose results nobody else can see are skipped.
  */
 #include "base/fault.h"
 #include "head/core_int.h"
@@ -11,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GO_TASKS \
-    4u /* of a frame, before the first launches go out; behind the first of a device that is idle */
+/* of a frame, before the first launches go out; behind the first of a device that is idle */
+#define GO_TASKS     4u
 #define EXPECT_AHEAD 2u  /* tasks (pl_map_expect) */
 #define GO_MANY      64u /* launches under way: no device waits for the next one */
 
@@ -24,7 +25,7 @@ enum {
     REPORT_TEXT_MAX = 2000,
 };
 
-/* ---------------------------------------------------------------------------------------------- refs */
+/* --------------------------------------------------------------------------------- refs */
 
 struct head_ref *head_client_ref(struct head_client *client, uint64_t id)
 {
@@ -138,7 +139,7 @@ static void refs_remove(struct head_core *core, struct head_client *client, uint
     pl_vec_finish(&ids);
 }
 
-/* ------------------------------------------------------------------------------------------- sessions */
+/* ----------------------------------------------------------------------------- sessions */
 
 struct head_client *head_client_restore(struct head_core *core, uint64_t session,
                                         uint64_t id, const char *name_space,
@@ -283,8 +284,9 @@ static void cancel(struct head_core *core, struct head_client *client, uint64_t 
 }
 
 /*
- * A task with parts of arrays takes some 10 us here, and where little is under way devices have nothing to do meanwhile. So the first one for a device
- * that is idle goes out at once if more than a few come, and the next ones before all are placed, then twice as many, while that is so.
+ * A task with parts of arrays takes some 10 us here, and where little is under way devices have
+ * nothing to do meanwhile. So the first one for a device that is idle goes out at once if more than
+ * a few come, and the next ones before all are placed, then twice as many, while that is so.
  */
 static plasmon_status_t tasks_take(struct head_core *core, struct head_client *client,
                                    const Plasmon__V1__ClientFrame *frame,
@@ -481,7 +483,7 @@ void head_core_client_close(struct head_core *core, uint64_t session)
     core->config.ops->session_ended(core->config.user, session);
 }
 
-/* --------------------------------------------------------------------------------------------- outbox */
+/* ------------------------------------------------------------------------------- outbox */
 
 void head_client_task_begun(struct head_client *client)
 {

@@ -1,5 +1,6 @@
 /*
- * Sessions, and what a client may ask for besides tasks: names, functions of its own, bytes in and out, a timeline.
+ * Sessions, and what a client may ask for besides tasks: names, functions of its own, bytes in and
+ * out, a timeline.
  */
 #ifndef HEAD_CLIENT_H
 #define HEAD_CLIENT_H
@@ -23,8 +24,8 @@ struct head_client {
     uint64_t tasks_open;
     struct pl_map refs;  /* id -> head_ref */
     struct pl_map tasks; /* id -> head_task, unfinished */
-    struct pl_list
-        unfinished; /* head_task.client_link, in order: these, and launches of ours for it */
+    /* head_task.client_link, in order: these, and launches of ours for it */
+    struct pl_list unfinished;
     struct pl_map graphs;      /* id -> head_graph */
     struct pl_map groups;      /* id -> head_group, not resolved */
     struct pl_map functions;   /* the client's number -> head_function */
@@ -86,7 +87,10 @@ void head_client_dirty(struct head_core *core, struct head_client *client);
 void head_client_done(struct head_core *core, struct head_client *client, uint64_t task);
 void head_client_failed(struct head_core *core, struct head_client *client, uint64_t task,
                         struct head_failure *failure);
-/* Send what there is for the client if it is much: a frame has a largest size. After adding what may be long. */
+/*
+ * Send what there is for the client if it is much: a frame has a largest size. After adding what
+ * may be long.
+ */
 void head_client_spill(struct head_core *core, struct head_client *client);
 void head_client_flush(struct head_core *core, struct head_client *client);
 /* The answer to a request. */
@@ -104,7 +108,10 @@ void head_name_lookup(struct head_core *core, struct head_client *client,
 void head_names_destroy(struct head_core *core);
 /* One of a checkpoint, whose key and array are set; taken. false: there is one of that key. */
 bool head_name_add(struct head_core *core, struct head_name *name);
-/* The first whose number is not smaller; NULL: there is none. A search through all of them only if just that one has gone. */
+/*
+ * The first whose number is not smaller; NULL: there is none. A search through all of them only if
+ * just that one has gone.
+ */
 struct head_name *head_name_from(const struct head_core *core, uint64_t number);
 /* The one after it; NULL: it is the last. */
 struct head_name *head_name_next(const struct head_core *core,
@@ -112,7 +119,10 @@ struct head_name *head_name_next(const struct head_core *core,
 void head_names_check(const struct head_core *core);
 
 /* ---- found.c */
-/* The array was looked up. true: it is not made yet, or has failed; then the client is told how it ends, by this number. 0: it does not ask. */
+/*
+ * The array was looked up. true: it is not made yet, or has failed; then the client is told how it
+ * ends, by this number. 0: it does not ask.
+ */
 bool head_found_await(struct head_core *core, struct head_client *client, uint64_t task,
                       struct head_array *array);
 /* Of tasks that make it there is one less, it has failed, or nobody can reach it any more. */
@@ -136,16 +146,25 @@ struct head_put {
     bool donatable;
     const char *label;
 };
-/* A new array with one buffer, in which nothing is yet. *out_tile is the caller's. Not OK: the ref may exist all the same, failed. */
+/*
+ * A new array with one buffer, in which nothing is yet. *out_tile is the caller's. Not OK: the ref
+ * may exist all the same, failed.
+ */
 plasmon_status_t head_put_array(struct head_core *core, struct head_client *client,
                                 const struct head_put *put, struct head_buffer **out_buffer,
                                 struct head_tile **out_tile, struct head_array **out_array,
                                 struct pl_err *err);
-/* The elements that a view shows, copied into an array of their own (on a device of the hint, as in head_place()). NULL: *out_failure. */
+/*
+ * The elements that a view shows, copied into an array of their own (on a device of the hint, as in
+ * head_place()). NULL: *out_failure.
+ */
 struct head_array *head_read_compact(struct head_core *core, struct head_array *array,
                                      const struct pl_view *view, uint32_t place,
                                      struct head_failure **out_failure);
-/* An array just made for a put, and whether its client wants a second copy. Not OK: there is no place for one; the array has failed, and the tile is released. */
+/*
+ * An array just made for a put, and whether its client wants a second copy. Not OK: there is no
+ * place for one; the array has failed, and the tile is released.
+ */
 plasmon_status_t head_put_admit_second(struct head_core *core, struct head_array *array,
                                        struct head_tile *tile, bool replica,
                                        struct pl_err *err);

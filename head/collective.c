@@ -1,19 +1,22 @@
 /*
- * Collectives: all-reduce and the like over arrays on many devices, as launches of the kinds that there are (docs/collectives.md).
- * Who does what is collective_ways.c's, by which launches collective_step.c's.
+ * Collectives: all-reduce and the like over arrays on many devices, as launches of the kinds that
+ * there are (docs/collectives.md). Who does what is collective_ways.c's, by which launches
+ * collective_step.c's.
  *
- * ALL ARE READ BEFORE ANY IS WRITTEN. Results are put together in arrays of their own and shown in their targets at the end, so a target may be
- * a member, or overlap one. Where all reading launches are started before the first writing one (all-reduce in segments), a result is
- * made in its target's own memory.
+ * ALL ARE READ BEFORE ANY IS WRITTEN. Results are put together in arrays of their own and shown in
+ * their targets at the end, so a target may be a member, or overlap one. Where all reading launches
+ * are started before the first writing one (all-reduce in segments), a result is made in its
+ * target's own memory.
  *
- * ONE TASK. The launches are a group (group.c) that fails as a whole. It is no more than that: each launch waits for what it reads, as any
- * other does, so there is nothing to reserve and nothing new to wait for.
+ * ONE TASK. The launches are a group (group.c) that fails as a whole. It is no more than that: each
+ * launch waits for what it reads, as any other does, so there is nothing to reserve and nothing new
+ * to wait for.
  */
 #include "head/collective.h"
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ what is wrong with it */
+/* ---------------------------------------------------------------- what is wrong with it */
 
 static bool reducible(uint32_t dtype, uint32_t op)
 {
@@ -109,7 +112,7 @@ static plasmon_status_t check(const Plasmon__V1__Task *task, const struct head_a
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ members and results */
+/* ------------------------------------------------------------------ members and results */
 
 static struct head_failure *failed_input(const struct collective *c,
                                          const struct head_arg *args)
@@ -186,7 +189,10 @@ static bool choose_device(struct collective *c, const struct head_arg *args, uin
     return out->device != NULL;
 }
 
-/* An array of its own for the result: in the target's coordinates, or, for a view with steps, in such that begin at 0. */
+/*
+ * An array of its own for the result: in the target's coordinates, or, for a view with steps, in
+ * such that begin at 0.
+ */
 static void open_result(struct collective *c, struct collective_out *out)
 {
     const struct head_arg *arg = out->arg;

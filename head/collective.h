@@ -1,6 +1,7 @@
 /*
- * Collectives, inside: collective.c has members and results, collective_ways.c decides who does what; collective_step.c (copies), collective_hosts.c (what comes to a
- * host once), collective_reduce.c and collective_together.c (by a team) start the launches.
+ * Collectives, inside: collective.c has members and results, collective_ways.c decides who does
+ * what; collective_step.c (copies), collective_hosts.c (what comes to a host once),
+ * collective_reduce.c and collective_together.c (by a team) start the launches.
  */
 #ifndef HEAD_COLLECTIVE_H
 #define HEAD_COLLECTIVE_H
@@ -26,7 +27,10 @@ struct collective_part {
     struct pl_box box;
 };
 
-/* One result. What is made of it so far is in `made`, an array of its own: the target shows it when all of the collective is started. */
+/*
+ * One result. What is made of it so far is in `made`, an array of its own: the target shows it when
+ * all of the collective is started.
+ */
 struct collective_out {
     const struct head_arg *arg;
     struct head_device *device;
@@ -41,8 +45,8 @@ struct collective {
     struct head_group *group;
     uint32_t op;
     bool direct; /* members may be read where they lie, by the launch that reduces them */
-    bool
-        in_place; /* results may be made where what they replace is: no launch reads that any more */
+    /* results may be made where what they replace is: no launch reads that any more */
+    bool in_place;
     uint32_t count;              /* members: inputs */
     struct collective_part *ins; /* held arrays */
     uint32_t out_count;
@@ -77,15 +81,15 @@ static inline struct pl_box collective_at_zero(const struct pl_box *box)
 struct collective_part collective_part_of(const struct collective_part *whole,
                                           const struct pl_box *part);
 /*
- * One launch on out's device that copies from[i] to boxes[i] of out, in the coordinates of out->made.array; together they are `cover`. false:
- * c->failure.
+ * One launch on out's device that copies from[i] to boxes[i] of out, in the coordinates of
+ * out->made.array; together they are `cover`. false: c->failure.
  */
 bool collective_copy(struct collective *c, struct collective_out *out,
                      const struct pl_box *cover, const struct collective_part *from,
                      const struct pl_box *boxes, uint32_t count);
 /*
- * The same where from[0], from[1], .. lie one behind the other in `cover` along the axis, by one function that reads them where they are
- * (`concatenate`); as above if it cannot.
+ * The same where from[0], from[1], .. lie one behind the other in `cover` along the axis, by one
+ * function that reads them where they are (`concatenate`); as above if it cannot.
  */
 bool collective_join(struct collective *c, struct collective_out *out,
                      const struct pl_box *cover, const struct collective_part *from,
@@ -103,8 +107,9 @@ static inline struct pl_box collective_slab(const struct pl_box *box, uint32_t i
 
 /* ---- collective_hosts.c */
 /*
- * All results' devices are about to read all of the parts: what of them is on no device of a result's host comes there, to one of these devices, and is found
- * there until collective_hosts_end(). false: c->failure.
+ * All results' devices are about to read all of the parts: what of them is on no device of a
+ * result's host comes there, to one of these devices, and is found there until
+ * collective_hosts_end(). false: c->failure.
  */
 bool collective_hosts_begin(struct collective *c, const struct collective_part *parts,
                             uint32_t count);
@@ -112,16 +117,18 @@ void collective_hosts_end(struct collective *c);
 
 /* ---- collective_reduce.c */
 /*
- * `part` of all members, reduced in their order on the device, becomes to->box of to->array. first: the member whose bytes are asked for
- * first, so that not all devices ask the same one. false: c->failure.
+ * `part` of all members, reduced in their order on the device, becomes to->box of to->array. first:
+ * the member whose bytes are asked for first, so that not all devices ask the same one. false:
+ * c->failure.
  */
 bool collective_reduce(struct collective *c, struct head_device *device, uint32_t first,
                        const struct pl_box *part, const struct collective_part *to);
 
 /* ---- collective_together.c */
 /*
- * By a team of the results' devices: all of the members, reduced, becomes every result; or, scattered, its part i result i. The same of members
- * that are gathered. *out_done false: they cannot be, and nothing was begun. false: c->failure.
+ * By a team of the results' devices: all of the members, reduced, becomes every result; or,
+ * scattered, its part i result i. The same of members that are gathered. *out_done false: they
+ * cannot be, and nothing was begun. false: c->failure.
  */
 bool collective_reduce_together(struct collective *c, bool scattered, bool *out_done);
 bool collective_gather_together(struct collective *c, bool *out_done);

@@ -1,17 +1,19 @@
 /*
- * What all results' devices read comes to each of their hosts once: members that are gathered, little ones that each device reduces, reduced segments of an
- * all-reduce.
+ * What all results' devices read comes to each of their hosts once: members that are gathered,
+ * little ones that each device reduces, reduced segments of an all-reduce.
  *
- * Before the launches that read them, the parts that a host has nowhere are brought to one of its devices each, as what a task there would read (head_move_read): so large
- * ones go along a chain of hosts, others as a tree. The launches find them on their host then, and read them as what is made there. What was brought is
- * let go when all of them have been started; they hold it.
+ * Before the launches that read them, the parts that a host has nowhere are brought to one of its
+ * devices each, as what a task there would read (head_move_read): so large ones go along a chain of
+ * hosts, others as a tree. The launches find them on their host then, and read them as what is made
+ * there. What was brought is let go when all of them have been started; they hold it.
  *
- * AROUND A RING. In round r the members of each host go to the one that is r behind it in the order of the results. So each host sends and receives
- * in each round as much as the others, and a chain is one link longer with each round: when a member's turn comes to be sent on, it has just come.
+ * AROUND A RING. In round r the members of each host go to the one that is r behind it in the order
+ * of the results. So each host sends and receives in each round as much as the others, and a chain
+ * is one link longer with each round: when a member's turn comes to be sent on, it has just come.
  * The devices of a host take turns, so that all of them receive about as much.
  *
- * These are ordinary launches with smaller numbers than those that read from them. Of what comes from other hosts a device holds its share, where it would hold
- * all of it if each brought its own.
+ * These are ordinary launches with smaller numbers than those that read from them. Of what comes
+ * from other hosts a device holds its share, where it would hold all of it if each brought its own.
  */
 #include "head/collective_int.h"
 #include "head/spill.h"
@@ -56,7 +58,10 @@ static void hosts_find(const struct collective *c, struct hosts *hosts)
     hosts->first[hosts->count] = devices;
 }
 
-/* Where the part's way around the ring begins: behind its own host. One that is on no result's host may begin anywhere. */
+/*
+ * Where the part's way around the ring begins: behind its own host. One that is on no result's host
+ * may begin anywhere.
+ */
 static uint32_t host_behind(const struct collective *c, const struct hosts *hosts,
                             const struct collective_part *part, uint32_t number)
 {

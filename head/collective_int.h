@@ -6,7 +6,10 @@
 
 /* ---- collective_step.c: one launch while it is put together; there is one at a time */
 
-/* What was kept apart for the step before may be spilled, but not results that are half made, nor what was brought to a host for all of them. */
+/*
+ * What was kept apart for the step before may be spilled, but not results that are half made, nor
+ * what was brought to a host for all of them.
+ */
 void collective_plan_begin(struct collective *c);
 /* New memory, the caller's. NULL: c->failure. */
 struct head_buffer *collective_fresh_buffer(struct collective *c,
@@ -72,7 +75,10 @@ struct collective_reduction {
 /* Member i's `part`. What of it lies in host memory only is brought here. false: c->failure. */
 bool collective_reduction_find(struct collective_reduction *r, uint32_t i,
                                const struct pl_box *part);
-/* When all of them have been found, and nothing is brought any more: are all where the device can read them? */
+/*
+ * When all of them have been found, and nothing is brought any more: are all where the device can
+ * read them?
+ */
 bool collective_reduction_reached(struct collective_reduction *r);
 /* The members where they lie, in their order. */
 struct head_task *collective_reduction_combine(struct collective_reduction *r,

@@ -1,12 +1,15 @@
 /*
  * Reductions of the members' same boxes.
  *
- * A REDUCTION of much is two launches: one copy of all that lies elsewhere into one buffer, its landing, by the device's streams for copies,
- * and one `fold` of what is here. So the functions of other tasks never wait in a stream behind bytes of a slow member. What is little
- * (config.one_shot_bytes) comes as pieces of the fold itself, each into memory of its own: one launch instead of two.
+ * A REDUCTION of much is two launches: one copy of all that lies elsewhere into one buffer, its
+ * landing, by the device's streams for copies, and one `fold` of what is here. So the functions of
+ * other tasks never wait in a stream behind bytes of a slow member. What is little
+ * (config.one_shot_bytes) comes as pieces of the fold itself, each into memory of its own: one
+ * launch instead of two.
  *
- * DIRECTLY. If all members can be reached from the device (in mapped memory of others), a reduction is one launch: a COPY whose pieces the
- * function `combine` reads where they lie (worker/combine.c). No memory to land in, no second launch; the bits are those of `fold`.
+ * DIRECTLY. If all members can be reached from the device (in mapped memory of others), a reduction
+ * is one launch: a COPY whose pieces the function `combine` reads where they lie
+ * (worker/combine.c). No memory to land in, no second launch; the bits are those of `fold`.
  */
 #include "head/collective_int.h"
 
@@ -69,7 +72,10 @@ static struct head_operand reads(struct head_buffer *buffer, const struct pl_box
     return operand;
 }
 
-/* The member's values for the fold: where they are, in the landing, or in memory that the fold's pieces fill. */
+/*
+ * The member's values for the fold: where they are, in the landing, or in memory that the fold's
+ * pieces fill.
+ */
 static bool add_member(struct collective_reduction *r, uint32_t i)
 {
     struct collective *c = r->c;

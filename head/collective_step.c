@@ -1,9 +1,12 @@
 /*
- * The launches that a collective is made of, while they are put together; and those that copy many boxes into one result.
+ * The launches that a collective is made of, while they are put together; and those that copy many
+ * boxes into one result.
  *
- * Bytes change their coordinates on the way: a piece's `shift` is where its box of the source comes to lie in what is filled.
+ * Bytes change their coordinates on the way: a piece's `shift` is where its box of the source comes
+ * to lie in what is filled.
  *
- * Each launch that fills something begins from sources that it does not write, so it can be done again after a crash.
+ * Each launch that fills something begins from sources that it does not write, so it can be done
+ * again after a crash.
  */
 #include "head/collective_int.h"
 
@@ -204,9 +207,12 @@ struct collective_part collective_part_of(const struct collective_part *whole,
     return out;
 }
 
-/* ------------------------------------------------------------------------------------------------ copies */
+/* ------------------------------------------------------------------------------- copies */
 
-/* A chunk is written before the next but one is read: so no member may lie in its way, but where it is the same part of both. */
+/*
+ * A chunk is written before the next but one is read: so no member may lie in its way, but where it
+ * is the same part of both.
+ */
 static bool clear_of_members(const struct collective *c, const struct head_arg *arg)
 {
     for (uint32_t i = 0; i < c->count; i++) {
@@ -220,8 +226,8 @@ static bool clear_of_members(const struct collective *c, const struct head_arg *
 }
 
 /*
- * Where the result is made: in the buffer of what it takes the place of, if that lies here in one and nobody else needs it; else in new
- * memory. Sets *out_fresh.
+ * Where the result is made: in the buffer of what it takes the place of, if that lies here in one
+ * and nobody else needs it; else in new memory. Sets *out_fresh.
  */
 static bool out_open(struct collective *c, struct collective_out *out, bool *out_fresh)
 {

@@ -1,9 +1,11 @@
 /*
  * Reductions and gathers by a team.
  *
- * The devices of all results may have a communicator (team.c). Then each has one launch that reduces all of the members, and all of
- * these have one number. Such a launch is one that reads directly, and names the team: what the team does not do, because it broke, its
- * device does alone, and nobody else has to know. So results have memory of their own, and all members are kept until all launches are over.
+ * The devices of all results may have a communicator (team.c). Then each has one launch that
+ * reduces all of the members, and all of these have one number. Such a launch is one that reads
+ * directly, and names the team: what the team does not do, because it broke, its device does alone,
+ * and nobody else has to know. So results have memory of their own, and all members are kept until
+ * all launches are over.
  */
 #include "head/collective_int.h"
 
@@ -36,7 +38,10 @@ static bool part_find(struct part *part, const struct pl_box *box, bool *out)
     return ok;
 }
 
-/* Ranks by index; false: two are of one device, or they are not in the order of the results, and are to be. */
+/*
+ * Ranks by index; false: two are of one device, or they are not in the order of the results, and
+ * are to be.
+ */
 static bool ranks_give(struct part *parts, uint32_t count, bool in_order,
                        struct head_device **out)
 {

@@ -1,19 +1,24 @@
 /*
  * Which device of a collective does what.
  *
- *   all-reduce      much: the array is cut into one segment a member. Each device brings its segment of all members to itself and reduces
- *                   it (collective_reduce), then brings the others' reduced segments to its result (collective_copy). Large
+ *   all-reduce      much: the array is cut into one segment a member. Each device brings its
+ *                   segment of all members to itself and reduces it (collective_reduce), then
+ *                   brings the others' reduced segments to its result (collective_copy). Large
  *                   segments are cut again, so that one chunk is reduced while the next one comes.
  *                   little: each device reduces all of it.
- *                   by NCCL, if the client wants that and the devices can: each device reduces all of it, together with the others; likewise
- *                   reduce-scatter, and all-gather.
- *   reduce          the same segments, brought to one device; little, or of two members: that device reduces all of it.
+ *                   by NCCL, if the client wants that and the devices can: each device reduces all
+ *                   of it, together with the others; likewise reduce-scatter, and all-gather.
+ *   reduce          the same segments, brought to one device; little, or of two members: that
+ *                   device reduces all of it.
  *   reduce-scatter  each device reduces its part
- *   all-gather, all-to-all   one copy on each device; what all devices of a host want comes to it once (collective_hosts.c)
- *   broadcast       one copy on each device; much: along a chain of devices, part by part. Between hosts as a tree, too: see struct broadcast
+ *   all-gather, all-to-all   one copy on each device; what all devices of a host want comes to it
+ *                            once (collective_hosts.c)
+ *   broadcast       one copy on each device; much: along a chain of devices, part by part. Between
+ *                   hosts as a tree, too: see struct broadcast
  *
- * ORDER OF REDUCTION. For each element one `fold`: member 0, then the tree over members 1, 2, ... of kernels/cpu_elementwise.c. It does
- * not depend on segments, devices or routes, so neither do the bits.
+ * ORDER OF REDUCTION. For each element one `fold`: member 0, then the tree over members 1, 2, ...
+ * of kernels/cpu_elementwise.c. It does not depend on segments, devices or routes, so neither do
+ * the bits.
  */
 #include "head/collective.h"
 
@@ -26,11 +31,14 @@ enum {
     SHOT_EXTRA        = 16,   /* see is_little() */
     KIND_CPU          = 1,    /* of a device */
     NCCL_PAYS_DEVICES = 5,    /* see nccl_pays() */
-    ALIGNED_ROWS =
-        64 /* segments of long rows begin at multiples: of 16 bytes for every dtype but bool, and no two share a line */
+    /*
+     * segments of long rows begin at multiples: of 16 bytes for every dtype but bool, and no two
+     * share a line
+     */
+    ALIGNED_ROWS = 64
 };
 
-/* ------------------------------------------------------------------------------------------------ geometry */
+/* ----------------------------------------------------------------------------- geometry */
 
 /* Where to cut: the slowest dimension that is long enough, else the longest. */
 static uint32_t cut_dimension(const struct pl_box *box, uint32_t pieces)
@@ -79,12 +87,14 @@ static struct pl_box in_out(const struct collective_out *out, const struct pl_bo
     return collective_part_of(&out->made, part).box;
 }
 
-/* ------------------------------------------------------------------------------------------------ algorithms */
+/* --------------------------------------------------------------------------- algorithms */
 
 /*
- * out := one part of each member, in `cover`, each at its place; asked for from the one behind out's own member on, its own last. So all devices begin with copies
- * from each other, another one each, and one launch brings them all: who needs a part of several devices' results has them at one time, and the next
- * copies are paired again (worker/streams.c). With a launch a part four H200s had 144 GB/s of an all-reduce in a row, and 220 with one.
+ * out := one part of each member, in `cover`, each at its place; asked for from the one behind
+ * out's own member on, its own last. So all devices begin with copies from each other, another one
+ * each, and one launch brings them all: who needs a part of several devices' results has them at
+ * one time, and the next copies are paired again (worker/streams.c). With a launch a part four
+ * H200s had 144 GB/s of an all-reduce in a row, and 220 with one.
  */
 static bool gather(struct collective *c, uint32_t number, const struct pl_box *cover,
                    const struct collective_part *parts, const struct pl_box *boxes,
@@ -118,8 +128,9 @@ static bool nccl_reduces(uint32_t kind, uint32_t dtype)
 }
 
 /*
- * Of two to four GPUs reading directly is faster than NCCL with a process a device, by a twentieth in a row of 256 MiB and more. Of more it is not measured: then NCCL's
- * rings, in which each device sends to one other, may have what many readers of one device lose.
+ * Of two to four GPUs reading directly is faster than NCCL with a process a device, by a twentieth
+ * in a row of 256 MiB and more. Of more it is not measured: then NCCL's rings, in which each device
+ * sends to one other, may have what many readers of one device lose.
  */
 static bool nccl_pays(const struct collective *c)
 {
@@ -127,7 +138,10 @@ static bool nccl_pays(const struct collective *c)
            collective_bytes(&c->ins[0]) >= c->core->config.team_bytes;
 }
 
-/* The same bits in whatever order: not of floats, whose sums are rounded, and whose NaNs and zeros NCCL may choose otherwise. */
+/*
+ * The same bits in whatever order: not of floats, whose sums are rounded, and whose NaNs and zeros
+ * NCCL may choose otherwise.
+ */
 static bool order_is_free(uint32_t dtype)
 {
     return dtype == PL_I32 || dtype == PL_I64;
@@ -287,8 +301,9 @@ static bool chunk_gather(struct collective *c, const struct chunk *chunk)
 }
 
 /*
- * One chunk's fold hides behind the next one's copies; but those of several GPUs are paired only while all of them begin at the same time (gather()), and
- * chunks let them drift apart: so few of them. What is read directly is one launch, and copies beside it would only slow it down.
+ * One chunk's fold hides behind the next one's copies; but those of several GPUs are paired only
+ * while all of them begin at the same time (gather()), and chunks let them drift apart: so few of
+ * them. What is read directly is one launch, and copies beside it would only slow it down.
  */
 static uint32_t chunk_count(const struct collective *c)
 {
@@ -303,7 +318,10 @@ static uint32_t chunk_count(const struct collective *c)
                                 pl_min_u64(CHUNKS, collective_bytes(&c->ins[0]) / least));
 }
 
-/* A chunk is gathered when the next one's reduction has been started: the device has something to do while it waits for the others. */
+/*
+ * A chunk is gathered when the next one's reduction has been started: the device has something to
+ * do while it waits for the others.
+ */
 static bool reduce_in_segments(struct collective *c, struct head_device *const *owners)
 {
     const struct pl_box whole = collective_at_zero(&c->ins[0].box);
@@ -346,8 +364,9 @@ static bool all_reached(const struct collective *c)
 }
 
 /*
- * Is it done sooner in one step? Then each result's device reads n - 1 members, in segments 2 (n - 1) / n of one. GPUs read what the second
- * step takes: SHOT_EXTRA times one_shot_bytes. CPU devices share their cores, and all would do the same work.
+ * Is it done sooner in one step? Then each result's device reads n - 1 members, in segments 2 (n -
+ * 1) / n of one. GPUs read what the second step takes: SHOT_EXTRA times one_shot_bytes. CPU devices
+ * share their cores, and all would do the same work.
  */
 static bool is_little(const struct collective *c)
 {
@@ -440,16 +459,19 @@ static bool reduce(struct collective *c)
 }
 
 /*
- * Who gives a broadcast's results their bytes. A result has the member's, or those of one that comes before it in `order`.
+ * Who gives a broadcast's results their bytes. A result has the member's, or those of one that
+ * comes before it in `order`.
  *
- * The devices of the member's host come first, then host after host. The first result of another host, its lead, gets them over the network, and gives
- * them to the others of its host, so that they come to a host once. No host sends them to all others:
+ * The devices of the member's host come first, then host after host. The first result of another
+ * host, its lead, gets them over the network, and gives them to the others of its host, so that
+ * they come to a host once. No host sends them to all others:
  *
  *   much       along a chain of the leads, part by part; very much within a host, too
  *   less       as a tree: each lead that has them sends them on, while the member is sent to the next one
  *   little     from where the member is: a tree would add its links to the time that it takes to begin
  *
- * What a host has a copy of already comes from there. A host that was measured to be slow comes late: there is nobody behind it that would wait.
+ * What a host has a copy of already comes from there. A host that was measured to be slow comes
+ * late: there is nobody behind it that would wait.
  */
 struct broadcast {
     struct head_device *home; /* has the member, or most of it */
@@ -458,7 +480,10 @@ struct broadcast {
     const struct collective_part *from[WIRE_COLLECTIVE_MAX]; /* of order[i] */
 };
 
-/* Of another host than those taken: the first one whose bytes are there soonest, as far as that is known. UINT32_MAX: there is none. */
+/*
+ * Of another host than those taken: the first one whose bytes are there soonest, as far as that is
+ * known. UINT32_MAX: there is none.
+ */
 static uint32_t next_host(const struct collective *c, const struct head_device *home,
                           const bool *taken)
 {
@@ -499,7 +524,10 @@ static void broadcast_order(const struct collective *c, struct broadcast *b)
     }
 }
 
-/* Number `lead` of those that are sent to, from 1 on, of which 0 is the member: who has them when it is this one's turn. */
+/*
+ * Number `lead` of those that are sent to, from 1 on, of which 0 is the member: who has them when
+ * it is this one's turn.
+ */
 static uint32_t tree_parent(uint32_t lead)
 {
     uint32_t bit = 1;
@@ -609,8 +637,9 @@ static bool broadcast(struct collective *c)
 }
 
 /*
- * Does who reduces read the members where they lie? Engines that copy bring much faster than multiprocessors read, and reducing hides behind that;
- * of less, starting one thing after the other is what takes the time.
+ * Does who reduces read the members where they lie? Engines that copy bring much faster than
+ * multiprocessors read, and reducing hides behind that; of less, starting one thing after the other
+ * is what takes the time.
  */
 static bool reads_directly(const struct collective *c)
 {

@@ -1,9 +1,10 @@
 /*
  * Launches that must not go on: their worker is fenced, because nothing else ends a kernel.
  *
- * A worker tells of such a launch twice (worker/condemn.c). At first only that it is condemned: the task fails there and then, and whoever
- * needs its result. Then that the device has nothing else to do: now the store is asked to kill that incarnation, and asked again until
- * it is gone, for the order may be lost with a connection.
+ * A worker tells of such a launch twice (worker/condemn.c). At first only that it is condemned: the
+ * task fails there and then, and whoever needs its result. Then that the device has nothing else to
+ * do: now the store is asked to kill that incarnation, and asked again until it is gone, for the
+ * order may be lost with a connection.
  *
  * A death that we asked for is nobody's fault: no attempt is counted (worker.c).
  */

@@ -8,7 +8,7 @@
 
 #include "plasmon/version.h"
 
-/* --------------------------------------------------------------------------------------------- helpers */
+/* ------------------------------------------------------------------------------ helpers */
 
 void *head_alloc(size_t bytes)
 {
@@ -89,7 +89,7 @@ void head_bytes_message(struct head_bytes *bytes, uint32_t number,
     bytes->length += protobuf_c_message_pack(message, bytes->data + bytes->length);
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t head_core_create(const struct head_config *config,
                                   struct head_core **out_core)
@@ -359,9 +359,12 @@ uint64_t head_core_components(const struct head_core *core)
     return core->components_started;
 }
 
-/* ---------------------------------------------------------------------------------------------- status */
+/* ------------------------------------------------------------------------------- status */
 
-/* What its worker was told to make as replicas is there as it says; which of it still are, and which have become some, we know. */
+/*
+ * What its worker was told to make as replicas is there as it says; which of it still are, and
+ * which have become some, we know.
+ */
 static uint64_t bytes_replica(const struct head_device *device)
 {
     int64_t bytes = (int64_t)device->stats.bytes_replica + device->replica_off;

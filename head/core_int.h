@@ -6,7 +6,8 @@
  *     loose.c     which of them may perhaps be dropped
  *     hazard.c    uses of buffers, and the edges that follow from them
  *     label.c     labels of values, for people
- *     move.c      bringing a box to a device: common buffer, replica, gather, host route; move_source.c from where, move_launch.c by which launches
+ *     move.c      bringing a box to a device: common buffer, replica, gather, host route;
+ *                 move_source.c from where, move_launch.c by which launches
  *   device.h    devices and their workers
  *     device.c    slots, launch numbers, windows, outboxes, starvation
  *     worker.c    workers join, and are lost; worker_back.c: what one that comes back goes on with
@@ -14,7 +15,8 @@
  *     gone.c      devices that will not come back
  *   condemn.c   launches that must not go on, and fencing
  *   drain.c     what lies only on a node that is to leave is moved; drain_left.c: whose it is
- *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c, spill_places.c, spill_holes.c, spill_store.c, write_back.c, lookahead.c
+ *   spill.h     what does not fit on a device lies in host memory and files: spill.c, spill_host.c,
+ *               spill_places.c, spill_holes.c, spill_store.c, write_back.c, lookahead.c
  *     bulk.c      where workers take objects of other hosts
  *     rates.c     how fast transfers between devices are, measured; times.c: how long things took, for people
  *     comm.c      room for communicators, of pairs and teams together
@@ -41,9 +43,11 @@
  *     place.c     placement policies
  *     dealt.c     arrays that are dealt over the devices, where a queue says little
  *     index.c     one task a point of an index space
- *     host_copy.c put from and get into memory of the client's host
- *     collective.h  all-reduce and the like: collective.c members and results, collective_ways.c who does what, collective_step.c by which launches, collective_hosts.c between hosts
- *     graph.h     recorded graphs: graph_record.c, graph_plan.c, graph_components.c, graph_nodes.c, graph_launch.c
+ *     host_copy.c put from and get into memory of the client's host collective.h all-reduce and the
+ *     like: collective.c members and results, collective_ways.c who does what, collective_step.c by
+ *     which launches, collective_hosts.c between hosts
+ *     graph.h     recorded graphs: graph_record.c, graph_plan.c, graph_components.c, graph_nodes.c,
+ *                 graph_launch.c
  *   second.h    values that are to be in two places: second.c, second_safe.c, second_place.c
  *   space.h     namespaces and their quotas: space.c; namespaces.c reads their file
  *   client.h    sessions, and what they ask for besides tasks
@@ -60,8 +64,8 @@
  *   list.c      tasks and objects, a page at a time, for people
  *   core.c      create, tick, flush, status; check.c its invariants
  *
- * Allocation in here does not fail half-way: a head that cannot allocate cannot keep its promises, so head_alloc() stops it
- * (PL_CHECK) and the journal, the stores and the workers carry the state.
+ * Allocation in here does not fail half-way: a head that cannot allocate cannot keep its promises,
+ * so head_alloc() stops it (PL_CHECK) and the journal, the stores and the workers carry the state.
  */
 #ifndef HEAD_CORE_INT_H
 #define HEAD_CORE_INT_H
@@ -85,10 +89,13 @@
 enum {
     HEAD_WINDOW_DEFAULT = 8192,    /* launches at a worker; a quarter of its ring */
     HEAD_SLOTS_MAX      = 1 << 18, /* entries of an object table (STORE_TABLE_SLOTS) */
-    HEAD_SLOTS_RESTING_MIN =
-        4096, /* freed slots rest that long before they are given out again */
-    HEAD_BODY_BYTES_MAX = 1 << 20, /* a frame is sent when it grows past this */
-    /* A client cuts its frames before that (client/frame.h): small operations, and a put, which is looked at by itself. */
+    /* freed slots rest that long before they are given out again */
+    HEAD_SLOTS_RESTING_MIN = 4096,
+    HEAD_BODY_BYTES_MAX    = 1 << 20, /* a frame is sent when it grows past this */
+    /*
+     * A client cuts its frames before that (client/frame.h): small operations, and a put, which is
+     * looked at by itself.
+     */
     HEAD_TOGETHER_BYTES   = (128 << 10) + (1 << 20),
     HEAD_FOLD_MAX         = 64,     /* partials one fold takes */
     HEAD_STAGE_SLOT_BYTES = 8 << 20 /* STORE_STAGE_SLOT_BYTES */
@@ -106,10 +113,10 @@ struct head_drain {
     uint64_t until_ms;
     uint64_t looked_ms;
     struct head_drain_report report; /* of the last look */
-    struct pl_map
-        why; /* .. too: struct head_tile * of what is left -> enum head_drain_why + 1 */
-    struct head_drain_left
-        left[HEAD_DRAIN_LEFT_MAX]; /* when it was last asked for; texts are ours */
+    /* .. too: struct head_tile * of what is left -> enum head_drain_why + 1 */
+    struct pl_map why;
+    /* when it was last asked for; texts are ours */
+    struct head_drain_left left[HEAD_DRAIN_LEFT_MAX];
     uint32_t left_all;
     bool left_over;         /* report.over, then */
     uint64_t left_until_ms; /* it is not looked for again before; 0: it never was */
@@ -137,10 +144,10 @@ struct head_core {
     uint32_t maps;             /* mapped arrays: */
     struct pl_list mapped;     /* head_array.mapped_link */
     uint64_t counted_last;     /* head_buffer.counted */
-    struct pl_vec
-        ready; /* struct head_task *, owned references: ended, and so are all their producers */
-    struct pl_vec
-        idle; /* struct head_device *: had nothing to do, and its first launch is in its outbox */
+    /* struct head_task *, owned references: ended, and so are all their producers */
+    struct pl_vec ready;
+    /* struct head_device *: had nothing to do, and its first launch is in its outbox */
+    struct pl_vec idle;
     bool finishing;
     struct pl_map requests;        /* request -> head_wait (reads) */
     struct pl_list names;          /* head_name.link, by number */
@@ -180,8 +187,8 @@ struct head_core {
     struct head_labels labels; /* of tiles */
     struct pl_list shadows;    /* head_shadow.link */
     struct head_seconds seconds;
-    uint64_t
-        steps; /* of searches for room and places: what must not grow with how much there is */
+    /* of searches for room and places: what must not grow with how much there is */
+    uint64_t steps;
 };
 
 /* ---- drain.c */

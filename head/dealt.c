@@ -1,12 +1,17 @@
 /*
- * Is an array dealt over the devices? A program that does the same for each part of an array names the parts one after the other. So, while
- * its tasks are being placed, the queue of the device with the first parts is the longer one, and it is not when the last part has been
- * named. Where each device has about its share of an array, the others' parts will be worked on as well, and a queue says little.
+ * Is an array dealt over the devices? A program that does the same for each part of an array names
+ * the parts one after the other. So, while its tasks are being placed, the queue of the device with
+ * the first parts is the longer one, and it is not when the last part has been named. Where each
+ * device has about its share of an array, the others' parts will be worked on as well, and a queue
+ * says little.
  *
- * All parts are looked at, and what was counted holds for as many calls in doubt as are a STEADY_PARTSth of them: so few parts move meanwhile that it is still about right. Of an array
- * in more than PARTS_MAX parts nobody asks: one of so many is little beside what a device has in its queue.
+ * All parts are looked at, and what was counted holds for as many calls in doubt as are a
+ * STEADY_PARTSth of them: so few parts move meanwhile that it is still about right. Of an array in
+ * more than PARTS_MAX parts nobody asks: one of so many is little beside what a device has in its
+ * queue.
  *
- * Copies that were brought somewhere to be read do not count: one device often gathers what the others made. What nobody wrote yet counts as if it lay elsewhere: parts are dealt when they are
+ * Copies that were brought somewhere to be read do not count: one device often gathers what the
+ * others made. What nobody wrote yet counts as if it lay elsewhere: parts are dealt when they are
  * written (place.c).
  */
 #include "head/core_int.h"

@@ -1,20 +1,24 @@
 /*
- * Devices as the head sees them: slots of the object table, launch numbers, what has been sent. How a device joins, comes back and goes
- * is in worker.c.
+ * Devices as the head sees them: slots of the object table, launch numbers, what has been sent. How
+ * a device joins, comes back and goes is in worker.c.
  *
- * NUMBERS. Every launch on a device gets the next seq, without gaps, when it is created; that is also the order in which the worker
- * enqueues. At most `window` launches are sent and unfinished; the rest waits here, encoded. So whatever happens to a launch
- * (cancelled, failed before it was sent), its number is used: a launch with nothing to do is sent as SKIP.
+ * NUMBERS. Every launch on a device gets the next seq, without gaps, when it is created; that is
+ * also the order in which the worker enqueues. At most `window` launches are sent and unfinished;
+ * the rest waits here, encoded. So whatever happens to a launch (cancelled, failed before it was
+ * sent), its number is used: a launch with nothing to do is sent as SKIP.
  *
- * A WORKER THAT SAYS HELLO has no session yet, so what it must be told cannot go out although it may be more than one frame takes: whoever
- * serves it makes the session from what head_core_worker_up() says. Full outboxes wait in `early` until the next head_core_flush().
+ * A WORKER THAT SAYS HELLO has no session yet, so what it must be told cannot go out although it
+ * may be more than one frame takes: whoever serves it makes the session from what
+ * head_core_worker_up() says. Full outboxes wait in `early` until the next head_core_flush().
  *
- * NO MEMORY. A worker whose next launch finds no memory says Starved and stays there. Then, in this order: what nothing uses on that device
- * and may be dropped is (relief.c); frees on their way may do; tasks before it may finish and free something. Only when the
- * launch is the oldest unfinished one of the whole cluster - nothing is left that could free memory for it - what nobody uses is copied to host
- * memory beside the launches, and goes (relief.c); and when there is nothing more of that, it is told to fail.
- * (The oldest is never waiting for another launch, so there is always one that either runs or fails: nothing hangs. But a SEND by a
- * pair is over when its RECV is, and a part of what a team does waits for the others; those of one number are the oldest together.)
+ * NO MEMORY. A worker whose next launch finds no memory says Starved and stays there. Then, in this
+ * order: what nothing uses on that device and may be dropped is (relief.c); frees on their way may
+ * do; tasks before it may finish and free something. Only when the launch is the oldest unfinished
+ * one of the whole cluster - nothing is left that could free memory for it - what nobody uses is
+ * copied to host memory beside the launches, and goes (relief.c); and when there is nothing more of
+ * that, it is told to fail. (The oldest is never waiting for another launch, so there is always one
+ * that either runs or fails: nothing hangs. But a SEND by a pair is over when its RECV is, and a
+ * part of what a team does waits for the others; those of one number are the oldest together.)
  */
 #include "head/core_int.h"
 
@@ -38,7 +42,7 @@ struct head_device *head_device_at(const struct head_core *core, uint32_t index)
                : NULL;
 }
 
-/* ---------------------------------------------------------------------------------------------- slots */
+/* -------------------------------------------------------------------------------- slots */
 
 uint64_t head_device_slot_take(struct head_core *core, struct head_device *device)
 {
@@ -83,7 +87,7 @@ void head_device_slot_rest(struct head_device *device, uint64_t buffer)
     *slot = wire_buffer_slot(buffer);
 }
 
-/* -------------------------------------------------------------------------------------------- numbers */
+/* ------------------------------------------------------------------------------ numbers */
 
 static void by_seq_grow(struct head_device *device)
 {
@@ -134,7 +138,7 @@ struct head_task *head_device_task(struct head_device *device, uint64_t seq)
     return device->by_seq[seq & device->by_seq_mask];
 }
 
-/* --------------------------------------------------------------------------------------------- output */
+/* ------------------------------------------------------------------------------- output */
 
 void head_device_send(struct head_core *core, struct head_device *device,
                       const struct head_task *task)
@@ -287,7 +291,7 @@ void head_device_forget_output(struct head_device *device)
     device->out_launches = 0;
 }
 
-/* -------------------------------------------------------------------------------------------- starved */
+/* ------------------------------------------------------------------------------ starved */
 
 void head_device_starved(struct head_core *core, struct head_device *device, uint64_t seq,
                          uint64_t bytes, uint64_t hole)
@@ -308,7 +312,10 @@ void head_device_starved(struct head_core *core, struct head_device *device, uin
     }
 }
 
-/* The oldest unfinished launch; or one of the same number, its other half or another part, if that has no memory. */
+/*
+ * The oldest unfinished launch; or one of the same number, its other half or another part, if that
+ * has no memory.
+ */
 static const struct head_task *oldest_starved(struct head_core *core)
 {
     const struct head_task *oldest =

@@ -1,5 +1,6 @@
 /*
- * Devices: their object tables' slots, the numbers of launches, what is on its way to their workers, and how workers come and go.
+ * Devices: their object tables' slots, the numbers of launches, what is on its way to their
+ * workers, and how workers come and go.
  */
 #ifndef HEAD_DEVICE_H
 #define HEAD_DEVICE_H
@@ -19,7 +20,10 @@ struct head_launch_wait {
     char text[512];
 };
 
-/* What the workers of a device before the one that serves had moved and spent, by their last reports (moved.c). */
+/*
+ * What the workers of a device before the one that serves had moved and spent, by their last
+ * reports (moved.c).
+ */
 enum { HEAD_PAST_ROUTES = 8 };
 struct head_past {
     uint64_t copies[HEAD_PAST_ROUTES]; /* by RouteStats.route */
@@ -42,15 +46,15 @@ struct head_relief {
 
 struct head_device {
     uint32_t index;
-    bool
-        joined; /* its worker has said hello; before that it is only a number that its store announced */
+    /* its worker has said hello; before that it is only a number that its store announced */
+    bool joined;
     bool connected;
     bool gone; /* will not come back */
-    uint64_t
-        expected_ms; /* 0, or no worker has come yet, and is waited for until then (expect.c) */
+    /* 0, or no worker has come yet, and is waited for until then (expect.c) */
+    uint64_t expected_ms;
     bool announced; /* of one that is expected: its store has come */
-    uint64_t
-        orphan_seq; /* its oldest launch, when that runs for nobody (orphan.c); 0: it does not .. */
+    /* its oldest launch, when that runs for nobody (orphan.c); 0: it does not .. */
+    uint64_t orphan_seq;
     uint64_t orphan_since_ms; /* .. and since when it is the oldest */
     uint64_t down_ms;         /* not connected: since then, in this process */
     uint64_t down_ns;         /* the same, of head_times; 0: it is not timed */
@@ -76,12 +80,18 @@ struct head_device {
     char *death;            /* why its last worker died; NULL: none did */
     uint64_t bytes_total;
     uint64_t bytes_planned; /* of all buffers that exist for us */
-    uint64_t
-        bytes_live; /* of those that somebody may still name, as the arena rounds them: what is there in plan order (spill.c) */
-    uint64_t
-        bytes_in_use; /* of those that unfinished tasks use, as the arena rounds them */
-    int64_t
-        replica_off; /* of its buffers that are replicas, less of those that were when its worker was told to make them */
+    /*
+     * of those that somebody may still name, as the arena rounds them: what is there in plan order
+     * (spill.c)
+     */
+    uint64_t bytes_live;
+    /* of those that unfinished tasks use, as the arena rounds them */
+    uint64_t bytes_in_use;
+    /*
+     * of its buffers that are replicas, less of those that were when its worker was told to make
+     * them
+     */
+    int64_t replica_off;
     uint64_t bytes_graphs; /* that recorded graphs keep there */
 
     /* Slots of its object table. */
@@ -93,10 +103,10 @@ struct head_device {
     /* Launches: unfinished ones are by_seq[seq & mask]; NULL once finished. */
     uint64_t seq_last; /* last number given out */
     uint64_t seq_sent; /* last number put into the outbox */
-    uint64_t
-        seq_timed; /* sent for the first time: a worker that follows is sent much again */
-    bool
-        judged; /* its worker died, and of what was sent it is being looked at what had begun */
+    /* sent for the first time: a worker that follows is sent much again */
+    uint64_t seq_timed;
+    /* its worker died, and of what was sent it is being looked at what had begun */
+    bool judged;
     uint64_t seq_oldest; /* every launch before it is finished */
     struct head_task **by_seq;
     uint64_t by_seq_mask;
@@ -114,11 +124,11 @@ struct head_device {
     /* Its worker is to be ended (condemn.c), or was replaced (worker.c). */
     bool fencing; /* the store was asked to kill it */
     uint64_t fence_ms;
-    uint64_t
-        alone_until; /* launches up to here are done one at a time, for they come again */
+    /* launches up to here are done one at a time, for they come again */
+    uint64_t alone_until;
     plasmon_status_t death_status; /* what the dead one said of its device, or OK */
-    uint32_t
-        failed_starts; /* workers that died before one came; of this head's time, in no checkpoint */
+    /* workers that died before one came; of this head's time, in no checkpoint */
+    uint32_t failed_starts;
 
     struct head_bytes out; /* WorkerCommand fields, encoded */
     bool arriving; /* it said hello, and has not been welcomed: `early` goes after that */
@@ -128,8 +138,10 @@ struct head_device {
     struct pl_vec out_retire;        /* uint64_t buffers */
     struct pl_vec out_graph_free;    /* uint64_t graphs */
     struct pl_vec out_function_free; /* uint32_t ids */
-    struct pl_map
-        told; /* ids of defined functions that its worker was told, and must be told again when it begins anew */
+    /*
+     * ids of defined functions that its worker was told, and must be told again when it begins anew
+     */
+    struct pl_map told;
     uint32_t runs;                     /* WIRE_RUNS_*: what of clients it runs */
     struct pl_vec out_cancel;          /* uint64_t seqs */
     struct pl_vec out_force;           /* uint64_t seqs */
@@ -140,15 +152,15 @@ struct head_device {
     bool numa_told;
     Plasmon__V1__CommsLeft left; /* of the last report; communicators 0: nothing is */
     Plasmon__V1__RouteStats routes[HEAD_PAST_ROUTES];
-    struct pl_vec
-        pairs; /* Plasmon__V1__PairStats of the last report, `from` and `to` filled in */
+    /* Plasmon__V1__PairStats of the last report, `from` and `to` filled in */
+    struct pl_vec pairs;
     struct head_past past;  /* of the workers before this one */
     struct pl_list buffers; /* head_buffer.device_link */
     struct pl_list ending;  /* head_buffer.ending_link */
-    struct pl_list
-        recent; /* head_buffer.recent_link, least recently named by a launch first */
-    struct pl_list
-        loose; /* head_buffer.loose_link (loose.c); the same order, but for those that came later */
+    /* head_buffer.recent_link, least recently named by a launch first */
+    struct pl_list recent;
+    /* head_buffer.loose_link (loose.c); the same order, but for those that came later */
+    struct pl_list loose;
     struct head_spill_host
         *spill; /* it is no device but the memory of this host; NULL: a device */
 };
@@ -179,7 +191,10 @@ void head_device_pump(struct head_core *core,
 void head_device_flush(struct head_core *core, struct head_device *device);
 /* What has been started so far goes out, in the middle of something that starts much. */
 void head_devices_go(struct head_core *core);
-/* The same for those that had nothing to do: in the middle of many launches, after each that may be the first of a device. */
+/*
+ * The same for those that had nothing to do: in the middle of many launches, after each that may be
+ * the first of a device.
+ */
 void head_devices_begin(struct head_core *core);
 /* It says hello: until its next flush is asked for from outside (false) nothing goes out. */
 void head_device_arriving(struct head_core *core, struct head_device *device,
@@ -211,14 +226,23 @@ plasmon_status_t head_moved_status(const struct head_core *core, struct wire_are
                                    Plasmon__V1__StatusReply *out) PL_MUST_CHECK;
 
 /* ---- gone.c */
-/* It will not come back: nor will what lies only there and what was to run there. head_rebuild() is the caller's. */
+/*
+ * It will not come back: nor will what lies only there and what was to run there. head_rebuild() is
+ * the caller's.
+ */
 void head_device_gone(struct head_core *core, struct head_device *device, const char *text);
 
 /* ---- worker_back.c */
-/* Another incarnation says hello: of what the dead one had enqueued, what is done is closed, and what cannot run again fails. */
+/*
+ * Another incarnation says hello: of what the dead one had enqueued, what is done is closed, and
+ * what cannot run again fails.
+ */
 void head_worker_back(struct head_core *core, struct head_device *device,
                       const Plasmon__V1__WorkerHello *hello);
-/* All that the worker must know, as if nothing had been sent before; unfinished launches go out again, oldest first. */
+/*
+ * All that the worker must know, as if nothing had been sent before; unfinished launches go out
+ * again, oldest first.
+ */
 void head_worker_send_again(struct head_core *core, struct head_device *device,
                             const Plasmon__V1__WorkerHello *hello, bool restarted);
 
@@ -235,13 +259,19 @@ void head_device_tell(struct head_core *core, struct head_device *device,
 
 /* ---- expect.c */
 enum { HEAD_EXPECT_MS = 60000 };
-/* After so many nobody waits for the device's worker to come: their store goes on trying for 20 s and more, with ever longer pauses (the first ones: a second). */
+/*
+ * After so many nobody waits for the device's worker to come: their store goes on trying for 20 s
+ * and more, with ever longer pauses (the first ones: a second).
+ */
 enum { HEAD_FAILED_STARTS = 5 };
 /* A host is gone with these devices (struct head_device *), and head_rebuild() has not looked at it yet. */
 void head_expect(struct head_core *core, const struct pl_vec *lost);
 /* A store of that host has come. */
 void head_expect_announced(struct head_core *core, const char *host, uint32_t devices);
-/* Is the worker what was planned for? false: head_expect_replaced(), and head_rebuild() once its device has joined. */
+/*
+ * Is the worker what was planned for? false: head_expect_replaced(), and head_rebuild() once its
+ * device has joined.
+ */
 bool head_expect_fits(const struct head_device *device,
                       const Plasmon__V1__WorkerHello *hello);
 void head_expect_replaced(struct head_core *core, struct head_device *device);
@@ -258,7 +288,10 @@ void head_orphans_tick(struct head_core *core);
 /* Where the worker that says hello takes objects of other hosts. */
 void head_bulk_take(struct head_core *core, struct head_device *device,
                     const Plasmon__V1__WorkerHello *hello);
-/* What a client needs to move bytes of the buffer over the bulk channel, in the core's arena; NULL: its worker is not there for that. */
+/*
+ * What a client needs to move bytes of the buffer over the bulk channel, in the core's arena; NULL:
+ * its worker is not there for that.
+ */
 Plasmon__V1__BulkGrant *head_bulk_grant(struct head_core *core, uint64_t buffer,
                                         uint64_t client, uint32_t rights);
 Plasmon__V1__BulkAccess head_bulk_access(const struct head_device *device);

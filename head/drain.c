@@ -1,20 +1,28 @@
 /*
- * Draining a node: what lies only there is copied to other nodes, and nothing new is placed there, so that it can leave without a loss.
+ * Draining a node: what lies only there is copied to other nodes, and nothing new is placed there,
+ * so that it can leave without a loss.
  *
- * WHAT IS MOVED. Every part of a value that an array shows and of which no whole copy is on a device that stays. A move is a replica like any
- * other (move.c), on the device with the most room; it is no replica in the sense of memory pressure, for it is to be the only one. Nor is one that was
- * there already, from the moment that the drain counts on it: what lies on the node is the replica then, and goes first when room is wanted there. A part that a
- * task still writes, or a client puts, waits for that: tasks that were placed there before run there. Partial results of a REDUCE move as they are: to fold them early
- * would give other bits (reduce.c).
+ * WHAT IS MOVED. Every part of a value that an array shows and of which no whole copy is on a
+ * device that stays. A move is a replica like any other (move.c), on the device with the most room;
+ * it is no replica in the sense of memory pressure, for it is to be the only one. Nor is one that
+ * was there already, from the moment that the drain counts on it: what lies on the node is the
+ * replica then, and goes first when room is wanted there. A part that a task still writes, or a
+ * client puts, waits for that: tasks that were placed there before run there. Partial results of a
+ * REDUCE move as they are: to fold them early would give other bits (reduce.c).
  *
- * WHERE. A device that has room as it is. If none has, one that gets it by dropping its replicas, and then by spilling what it did not use for the longest
- * time (spill.c). What no device can take even so stays where it is: it is lost when the node ends, and the report says so while the node is still there.
+ * WHERE. A device that has room as it is. If none has, one that gets it by dropping its replicas,
+ * and then by spilling what it did not use for the longest time (spill.c). What no device can take
+ * even so stays where it is: it is lost when the node ends, and the report says so while the node
+ * is still there.
  *
- * All of it is found by looking: now and then everything on the node is compared with what is elsewhere, a bounded number of moves is
- * started, and what is found is the report. So a move that failed, or a device that left, needs nothing of its own: the next look finds
- * that something is still to be moved. Moves begin when the look is over, for what makes room for one changes what is looked at.
+ * All of it is found by looking: now and then everything on the node is compared with what is
+ * elsewhere, a bounded number of moves is started, and what is found is the report. So a move that
+ * failed, or a device that left, needs nothing of its own: the next look finds that something is
+ * still to be moved. Moves begin when the look is over, for what makes room for one changes what is
+ * looked at.
  *
- * When the deadline is over nothing more is started. The node stays closed to new work until that is undone or it leaves.
+ * When the deadline is over nothing more is started. The node stays closed to new work until that
+ * is undone or it leaves.
  *
  * Seeded bug: head.drain_unrecorded (what no record says how to make is not looked at).
  */
@@ -41,7 +49,7 @@ static struct head_drain *drain_of(struct head_core *core, const char *host)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------ what is where */
+/* ------------------------------------------------------------------------ what is where */
 
 static bool stays(const struct head_device *device)
 {
@@ -138,7 +146,7 @@ static void replica_if_kept_elsewhere(struct head_buffer *buffer)
     head_buffer_replica_set(buffer, true);
 }
 
-/* ------------------------------------------------------------------------------------------ a look */
+/* ------------------------------------------------------------------------------- a look */
 
 /* What is to be moved when the look is over. */
 struct candidate {
@@ -170,7 +178,10 @@ static uint64_t obtainable(struct look *look, struct head_device *device)
     return *known;
 }
 
-/* Where it finds the most room, if it can without anything being dropped or spilled; then where it finds the most so. NULL: *out_why. */
+/*
+ * Where it finds the most room, if it can without anything being dropped or spilled; then where it
+ * finds the most so. NULL: *out_why.
+ */
 static struct head_device *target(struct look *look, const struct head_device *from,
                                   uint64_t bytes, enum head_drain_why *out_why)
 {
@@ -319,7 +330,7 @@ static void device_look(struct look *look, const struct head_device *device)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ moving */
+/* ------------------------------------------------------------------------------- moving */
 
 static void refused(struct look *look, const struct candidate *candidate,
                     enum head_drain_why why, const char *text)
@@ -510,7 +521,7 @@ void head_drain_tick(struct head_core *core)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ from outside */
+/* ------------------------------------------------------------------------- from outside */
 
 static void devices_set(struct head_core *core, const char *host, bool draining)
 {

@@ -1,7 +1,9 @@
 /*
- * Whose it is that a node which is being drained still has: the names and refs that show it, the largest first, for people.
+ * Whose it is that a node which is being drained still has: the names and refs that show it, the
+ * largest first, for people.
  *
- * What the last look found (drain.c) says which tiles those are; who shows them is only looked for when it is asked, because all refs are walked.
+ * What the last look found (drain.c) says which tiles those are; who shows them is only looked for
+ * when it is asked, because all refs are walked.
  */
 #include "head/core_int.h"
 

@@ -1,16 +1,20 @@
 /*
  * Devices that are expected: the last host with devices is gone, and somebody needs what it took along.
  *
- * What was lost is planned for devices of the same host and of the same kind that nobody has seen yet: new numbers, to which no worker belongs.
- * Launches on them are numbered as on any device that is not connected, nothing is sent, and futures stay open. The wait ends in one of these ways:
+ * What was lost is planned for devices of the same host and of the same kind that nobody has seen
+ * yet: new numbers, to which no worker belongs. Launches on them are numbered as on any device that
+ * is not connected, nothing is sent, and futures stay open. The wait ends in one of these ways:
  *
  *   its worker comes    from another store of that host. It is that device then, and gets the launches
- *   another one comes   of another host, or in its place one that the plan does not fit: the expected device is gone, and what was planned for it
- *                       is made again elsewhere, as for any device that is lost
- *   HEAD_EXPECT_MS      are over: it is gone, and what was planned for it fails with what happened to the host
+ *   another one comes   of another host, or in its place one that the plan does not fit: the
+ *                       expected device is gone, and what was planned for it is made again
+ *                       elsewhere, as for any device that is lost
+ *   HEAD_EXPECT_MS      are over: it is gone, and what was planned for it fails with what happened
+ *                       to the host
  *
- * So there is no state but devices and launches, which clients, drains, cancels and losses treat as they always do. A host that was being drained
- * was to leave: none of its devices is expected. With nothing lost that somebody needs none is, either: there is no reason to let new work wait.
+ * So there is no state but devices and launches, which clients, drains, cancels and losses treat as
+ * they always do. A host that was being drained was to leave: none of its devices is expected. With
+ * nothing lost that somebody needs none is, either: there is no reason to let new work wait.
  */
 
 #include "head/core_int.h"

@@ -1,20 +1,24 @@
 /*
- * What was looked up before it was made: its client is told when it is, by a number that it drew for that, as it is told of its tasks. To it this is a
- * task of somebody else; nothing here counts as one of its own.
+ * What was looked up before it was made: its client is told when it is, by a number that it drew
+ * for that, as it is told of its tasks. To it this is a task of somebody else; nothing here counts
+ * as one of its own.
  *
- * A value is made when no unfinished task makes any of its tiles. It is tiles that are awaited and not tasks, because a tile stays the same
- * when the launch that makes it is lost and the call runs again (rebuild.c), or when it takes several (a put in pieces). It has failed with
- * the first tile that has.
+ * A value is made when no unfinished task makes any of its tiles. It is tiles that are awaited and
+ * not tasks, because a tile stays the same when the launch that makes it is lost and the call runs
+ * again (rebuild.c), or when it takes several (a put in pieces). It has failed with the first tile
+ * that has.
  *
- * A tile says by a flag whether it is awaited, and core->awaited has by whom: hardly any is, and nothing is asked for those that are not.
+ * A tile says by a flag whether it is awaited, and core->awaited has by whom: hardly any is, and
+ * nothing is asked for those that are not.
  *
  * INVARIANTS (head_found_check)
  *
  *   (1) A head_awaited has a tile that is neither made nor failed, and is in the chain of that tile.
  *   (2) `missing` of a head_found counts those of its parts, and is not 0.
  *
- * Nothing is held by being awaited: who looked it up has a ref that does, or does not care any more. So what nobody can reach is over, too, as if it had been
- * made: what is left of the ref does not depend on it. A session that ends leaves what it awaits behind, for nobody.
+ * Nothing is held by being awaited: who looked it up has a ref that does, or does not care any
+ * more. So what nobody can reach is over, too, as if it had been made: what is left of the ref does
+ * not depend on it. A session that ends leaves what it awaits behind, for nobody.
  */
 #include "head/core_int.h"
 

@@ -1,17 +1,19 @@
 /*
- * Functions that clients define: kept once for each content, told to each worker that needs them, forgotten when nothing can use
- * them any more.
+ * Functions that clients define: kept once for each content, told to each worker that needs them,
+ * forgotten when nothing can use them any more.
  *
- * NAMES. A client calls its functions by numbers of its own; here each content has one id, which goes to workers. So two sessions with the
- * same text share what is compiled of it, and neither can name what the other defined.
+ * NAMES. A client calls its functions by numbers of its own; here each content has one id, which
+ * goes to workers. So two sessions with the same text share what is compiled of it, and neither can
+ * name what the other defined.
  *
- * TELLING. A worker is told before the first launch that needs it (head_device_send), or when a client waits for its
- * compilation. device->told remembers, so that a worker that begins anew hears all of it again before any launch.
+ * TELLING. A worker is told before the first launch that needs it (head_device_send), or when a
+ * client waits for its compilation. device->told remembers, so that a worker that begins anew hears
+ * all of it again before any launch.
  *
- * THE END. When the last session that defined it has ended, and the last record of a call of it (lineage.h) is gone, no new launch can need
- * it; those that do have numbers up to that moment. So
- * it goes when the oldest unfinished launch is a later one, and the workers are told with their next message, after the
- * graphs that it was in.
+ * THE END. When the last session that defined it has ended, and the last record of a call of it
+ * (lineage.h) is gone, no new launch can need it; those that do have numbers up to that moment. So
+ * it goes when the oldest unfinished launch is a later one, and the workers are told with their
+ * next message, after the graphs that it was in.
  */
 #include "head/function.h"
 
@@ -20,7 +22,7 @@
 #include <string.h>
 
 enum { FIELD_FUNCTIONS = 11, FIELD_FUNCTION_FREE = 12 };
-/* ---------------------------------------------------------------------------------------------- one of them */
+/* -------------------------------------------------------------------------- one of them */
 
 static struct head_function *find_content(struct head_core *core, const uint8_t *hash)
 {
@@ -103,7 +105,7 @@ struct head_function *head_function_of(const struct head_client *client, uint32_
     return pl_map_get(&client->functions, number);
 }
 
-/* ---------------------------------------------------------------------------------------------- devices */
+/* ------------------------------------------------------------------------------ devices */
 
 /* What a device of this kind must run for it; 0: it has no variant for the kind. */
 static uint32_t needs_of_kind(const struct head_function *function, uint32_t kind)
@@ -203,7 +205,7 @@ void head_functions_flush(struct head_device *device)
     }
 }
 
-/* ---------------------------------------------------------------------------------------------- waiting */
+/* ------------------------------------------------------------------------------ waiting */
 
 /* Some device of the kind that can compile it, to ask; NULL. */
 static struct head_device *
@@ -317,7 +319,7 @@ void head_functions_look_again(struct head_core *core)
     }
 }
 
-/* ---------------------------------------------------------------------------------------------- sessions */
+/* ----------------------------------------------------------------------------- sessions */
 
 bool head_function_retired(const struct head_function *function)
 {

@@ -21,8 +21,8 @@ struct head_function_waiter {
 struct head_function {
     uint32_t id;
     uint32_t sessions; /* that defined it; 0: retired, once it was used .. */
-    uint32_t
-        records; /* .. and none of these, of calls that may be run again (lineage.c), is left */
+    /* .. and none of these, of calls that may be run again (lineage.c), is left */
+    uint32_t records;
     bool used;
     uint64_t retired; /* order of the last launch that may need it, once retired */
     uint32_t needs;   /* WIRE_RUNS_*: what a device must run to be of use */

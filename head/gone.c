@@ -1,5 +1,6 @@
 /*
- * A device is gone, alone or with its host: what was to run there fails, and so does what lay only there. Its number is not given out again.
+ * A device is gone, alone or with its host: what was to run there fails, and so does what lay only
+ * there. Its number is not given out again.
  */
 #include "base/fault.h"
 #include "head/core_int.h"
@@ -94,7 +95,10 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
     head_loss_readers(core, device, lost);
     head_failure_release(lost);
 
-    /* And so is what lay there: tiles that have no other instance are lost. Launches of other devices may still use a buffer. */
+    /*
+     * And so is what lay there: tiles that have no other instance are lost. Launches of other
+     * devices may still use a buffer.
+     */
     pl_list_for_each_safe(pos, tmp, &device->buffers) {
         struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
 

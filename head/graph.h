@@ -3,24 +3,29 @@
  *
  *   graph_record.c   a client's recording: tasks, and slots, which are the arrays they name
  *   graph_plan.c     where each task runs, and how runs of tasks on one device become segments
- *   graph_components.c  what of a segment has nothing to do with the rest of it, and when that is launched by itself
+ *   graph_components.c  what of a segment has nothing to do with the rest of it, and when that is
+ *                       launched by itself
  *   graph_nodes.c    a segment as its worker is told: operands, branches, memory for temporaries
  *   graph_launch.c   one launch: slots become arrays, segments become launches
  *
- * SLOTS. An external slot is a ref that existed before; a launch may put another ref in its place. An output is made inside and
- * kept. A temporary is made inside and was released: when one segment alone uses it, it is only memory of that segment; else it is
- * an array of the graph's own, kept between launches so that it stays where it is.
+ * SLOTS. An external slot is a ref that existed before; a launch may put another ref in its place.
+ * An output is made inside and kept. A temporary is made inside and was released: when one segment
+ * alone uses it, it is only memory of that segment; else it is an array of the graph's own, kept
+ * between launches so that it stays where it is.
  *
- * STEPS. A plan is a list of steps in an order that respects every dependence of the recording. A step is a segment, or one task by
- * itself (those with a REDUCE argument, whose partial results are folded by the rules of reduce.c). A segment is started
- * like any task with several arguments (head_run_start), so numbers, edges, copies, failures and restarts are those of tasks.
+ * STEPS. A plan is a list of steps in an order that respects every dependence of the recording. A
+ * step is a segment, or one task by itself (those with a REDUCE argument, whose partial results are
+ * folded by the rules of reduce.c). A segment is started like any task with several arguments
+ * (head_run_start), so numbers, edges, copies, failures and restarts are those of tasks.
  *
- * COMPONENTS. A segment whose tasks fall into several groups that have nothing to do with each other is told to its worker twice: as a
- * whole, and component by component. A launch of the graph starts the whole, or each component, which then waits for its own inputs only
+ * COMPONENTS. A segment whose tasks fall into several groups that have nothing to do with each
+ * other is told to its worker twice: as a whole, and component by component. A launch of the graph
+ * starts the whole, or each component, which then waits for its own inputs only
  * (graph_components.c). To worker and head a component is a segment like any other.
  *
- * A PLAN HOLDS for the devices it was made for. When one of them is gone, the next launch makes another. What a plan cannot express
- * (a ref that is a snapshot of a view) is launched task by task, as if it had been submitted so.
+ * A PLAN HOLDS for the devices it was made for. When one of them is gone, the next launch makes
+ * another. What a plan cannot express (a ref that is a snapshot of a view) is launched task by
+ * task, as if it had been submitted so.
  */
 #ifndef HEAD_GRAPH_H
 #define HEAD_GRAPH_H
@@ -68,8 +73,8 @@ struct graph_task {
     struct head_device *device;
     struct pl_vec deps;   /* uint32_t: earlier tasks, ascending, each once */
     struct pl_vec inputs; /* uint32_t: of these, those whose results it reads */
-    uint32_t
-        wanted_by; /* first task of another step that reads its results; GRAPH_STEP_NONE: none */
+    /* first task of another step that reads its results; GRAPH_STEP_NONE: none */
+    uint32_t wanted_by;
     uint32_t step;
     uint32_t node; /* in its segment */
     uint32_t branch;
@@ -92,11 +97,11 @@ struct graph_operand {
     uint32_t slot;
     uint32_t mode; /* of all that the segment does with it */
     bool common;   /* of a component: each of its segment's reads this box */
-    uint32_t
-        writer; /* task that writes of it last: what it makes has its label; GRAPH_TASK_NONE: none does */
+    /* task that writes of it last: what it makes has its label; GRAPH_TASK_NONE: none does */
+    uint32_t writer;
     struct pl_box hull;
-    struct pl_box *
-        kept; /* owned. INOUT: of it, what is not overwritten before it is read, disjoint; NULL: all */
+    /* owned. INOUT: of it, what is not overwritten before it is read, disjoint; NULL: all */
+    struct pl_box *kept;
     uint32_t kept_count;
 };
 
@@ -108,8 +113,8 @@ struct head_segment {
     struct pl_vec waits;    /* uint32_t: steps of others that its first task needed */
     struct pl_vec operands; /* struct graph_operand, disjoint where they are of one slot */
     struct pl_vec parts;    /* struct head_bytes: encoded GraphParts */
-    struct pl_vec
-        components; /* struct head_segment *, owned, without waits and components; empty: it is one */
+    /* struct head_segment *, owned, without waits and components; empty: it is one */
+    struct pl_vec components;
     uint64_t bytes; /* temporaries */
     uint32_t branches;
     uint64_t cost_ns;
@@ -164,8 +169,9 @@ struct head_plan *graph_plan_create(struct head_core *core, struct head_client *
                                     struct head_graph *graph,
                                     struct head_failure **out_failure);
 /*
- * The plan that it had, of a checkpoint: its workers know it. Each task has the device that it had then; the steps have numbers from first_step on, all
- * up to core->step_last, or the numbers were made up.
+ * The plan that it had, of a checkpoint: its workers know it. Each task has the device that it had
+ * then; the steps have numbers from first_step on, all up to core->step_last, or the numbers were
+ * made up.
  */
 struct head_plan *graph_plan_restore(struct head_core *core, struct head_graph *graph,
                                      uint64_t first_step);
@@ -184,8 +190,8 @@ void graph_segment_add(const struct head_graph *graph, struct head_segment *segm
 void graph_components_build(struct head_core *core, struct head_graph *graph,
                             struct head_segment *step);
 /*
- * Is the segment to be launched component by component? arrays: by slot, what this launch has. Follows from what the head knows alone, so
- * a head that reads its journal decides the same.
+ * Is the segment to be launched component by component? arrays: by slot, what this launch has.
+ * Follows from what the head knows alone, so a head that reads its journal decides the same.
  */
 bool graph_components_pay(const struct head_core *core, const struct head_segment *segment,
                           struct head_array *const *arrays);

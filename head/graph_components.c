@@ -1,32 +1,39 @@
 /*
  * Components of a segment: what of it has nothing to do with the rest.
  *
- * A segment is one launch. It begins when the last of its inputs is there, and what it makes is there when its last call is done. Ten calls
- * that have nothing in common but that they were recorded together then stand still while the first nine inputs are there and the tenth is
- * still being copied, and their results go back to the host together at the end: the copies in, the work and the copies out, which could
- * run at the same time, come one after the other.
+ * A segment is one launch. It begins when the last of its inputs is there, and what it makes is
+ * there when its last call is done. Ten calls that have nothing in common but that they were
+ * recorded together then stand still while the first nine inputs are there and the tenth is still
+ * being copied, and their results go back to the host together at the end: the copies in, the work
+ * and the copies out, which could run at the same time, come one after the other.
  *
- * Two tasks of a segment belong together when one depends on the other, or when they name a slot that one of them writes. Components are the
- * groups that follow from that, in the order of their first tasks. A plan tells its workers each component as a segment of its own
- * besides the whole, and each launch of the graph starts either the whole or all of the components.
+ * Two tasks of a segment belong together when one depends on the other, or when they name a slot
+ * that one of them writes. Components are the groups that follow from that, in the order of their
+ * first tasks. A plan tells its workers each component as a segment of its own besides the whole,
+ * and each launch of the graph starts either the whole or all of the components.
  *
- * WHY BOTH MEAN THE SAME. No task of a component depends on one of another, and nothing that a component writes is touched by another:
- * so in whatever order they run, and whether or not at the same time, each call finds what it found in the whole. Each component
- * is a launch with a number of its own, started in the place of the whole: what the segment depends on has smaller numbers, what
- * depends on it has larger ones. An array of the whole is an operand of the component that writes it with the same box and mode, so what it
- * overwrites in place is the same.
+ * WHY BOTH MEAN THE SAME. No task of a component depends on one of another, and nothing that a
+ * component writes is touched by another: so in whatever order they run, and whether or not at the
+ * same time, each call finds what it found in the whole. Each component is a launch with a number
+ * of its own, started in the place of the whole: what the segment depends on has smaller numbers,
+ * what depends on it has larger ones. An array of the whole is an operand of the component that
+ * writes it with the same box and mode, so what it overwrites in place is the same.
  *
- * WHEN EACH BY ITSELF. One launch is cheaper than ten, so the whole is launched, unless bytes are on their way for some components and
- * not for others: an input that is being copied to the device or has to be, or an output that is still being copied out of the
- * memory that is to be overwritten; at least as many bytes as workers put a mark behind (worker/marks.c), since behind fewer the first
- * component would wait for the last one's copy all the same. What every component reads, the same box, holds all of them up alike, and does
- * not count.
+ * WHEN EACH BY ITSELF. One launch is cheaper than ten, so the whole is launched, unless bytes are
+ * on their way for some components and not for others: an input that is being copied to the device
+ * or has to be, or an output that is still being copied out of the memory that is to be
+ * overwritten; at least as many bytes as workers put a mark behind (worker/marks.c), since behind
+ * fewer the first component would wait for the last one's copy all the same. What every component
+ * reads, the same box, holds all of them up alike, and does not count.
  */
 #include "head/graph.h"
 
-/* ------------------------------------------------------------------------------------------- finding */
+/* ------------------------------------------------------------------------------ finding */
 
-/* By number of a task in the segment: another one that it belongs together with, an earlier one; itself: the first. */
+/*
+ * By number of a task in the segment: another one that it belongs together with, an earlier one;
+ * itself: the first.
+ */
 static uint32_t first_of(uint32_t *with, uint32_t task)
 {
     while (with[task] != task) {
@@ -102,7 +109,7 @@ static void unite_by_slots(const struct head_graph *graph, const struct head_seg
     pl_free(users);
 }
 
-/* ------------------------------------------------------------------------------------------- making */
+/* ------------------------------------------------------------------------------- making */
 
 static uint32_t count_of(uint32_t *with, size_t tasks)
 {
@@ -114,7 +121,10 @@ static uint32_t count_of(uint32_t *with, size_t tasks)
     return count;
 }
 
-/* Neighbours are put together where there are too many: they were recorded together, so their inputs likely come together. */
+/*
+ * Neighbours are put together where there are too many: they were recorded together, so their
+ * inputs likely come together.
+ */
 static void deal(struct head_graph *graph, struct head_segment *step, uint32_t *with,
                  uint32_t groups)
 {
@@ -199,7 +209,7 @@ void graph_components_build(struct head_core *core, struct head_graph *graph,
     pl_free(with);
 }
 
-/* ------------------------------------------------------------------------------------------- launching */
+/* ---------------------------------------------------------------------------- launching */
 
 static bool moves_bytes(const struct head_task *task)
 {

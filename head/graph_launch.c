@@ -1,15 +1,19 @@
 /*
  * One launch of a recorded graph.
  *
- * Each slot gets an array: external ones and outputs by their refs, or by those that the launch binds in their place; temporaries that
- * several steps share have one of the graph's own. Then the steps are started in the order of the plan, each as a task
- * with several arguments, or as several where components do not wait for each other (graph_components.c); the group (group.c) tells the client when all are resolved.
+ * Each slot gets an array: external ones and outputs by their refs, or by those that the launch
+ * binds in their place; temporaries that several steps share have one of the graph's own. Then the
+ * steps are started in the order of the plan, each as a task with several arguments, or as several
+ * where components do not wait for each other (graph_components.c); the group (group.c) tells the
+ * client when all are resolved.
  *
- * DEVICES BEGIN while the rest is being started: the first step of each that is idle goes out at once, then twice as many at a time, up to GO_STEPS_MAX. Until all of
- * a plan of hundreds of steps had been started, the devices stood still for milliseconds.
+ * DEVICES BEGIN while the rest is being started: the first step of each that is idle goes out at
+ * once, then twice as many at a time, up to GO_STEPS_MAX. Until all of a plan of hundreds of steps
+ * had been started, the devices stood still for milliseconds.
  *
- * TASK BY TASK. When there is no plan that fits - a ref is a snapshot of a view, and has other coordinates than its array; or no
- * plan could be made - the recorded tasks are started one after the other, as if they had been submitted so. Slower; the same bits.
+ * TASK BY TASK. When there is no plan that fits - a ref is a snapshot of a view, and has other
+ * coordinates than its array; or no plan could be made - the recorded tasks are started one after
+ * the other, as if they had been submitted so. Slower; the same bits.
  */
 #include "head/graph.h"
 
@@ -29,7 +33,7 @@ struct start_graph {
     bool plain;
 };
 
-/* -------------------------------------------------------------------------------------------- refs */
+/* --------------------------------------------------------------------------------- refs */
 
 static plasmon_status_t slot_take(struct start_graph *start, uint32_t index, uint64_t id,
                                   struct pl_err *err)
@@ -64,7 +68,10 @@ static plasmon_status_t slot_take(struct start_graph *start, uint32_t index, uin
     return PLASMON_OK;
 }
 
-/* All of them, whatever is wrong with one: of a launch that is refused the others fail, too, where it would have written. */
+/*
+ * All of them, whatever is wrong with one: of a launch that is refused the others fail, too, where
+ * it would have written.
+ */
 static plasmon_status_t bind(struct start_graph *start, const uint64_t *bound,
                              struct pl_err *err)
 {
@@ -83,8 +90,8 @@ static plasmon_status_t bind(struct start_graph *start, const uint64_t *bound,
 }
 
 /*
- * The edges of the recording are between slots: two slots that are one array, one of them written, would have edges that
- * nobody recorded.
+ * The edges of the recording are between slots: two slots that are one array, one of them written,
+ * would have edges that nobody recorded.
  */
 static plasmon_status_t check_distinct(const struct start_graph *start, struct pl_err *err)
 {
@@ -160,7 +167,7 @@ static plasmon_status_t take_refs(struct start_graph *start, struct pl_err *err)
     return status == PLASMON_OK ? check_set(start, err) : status;
 }
 
-/* ------------------------------------------------------------------------------------------- starting */
+/* ----------------------------------------------------------------------------- starting */
 
 static void run_or_fail(struct start_graph *start, struct head_run *run)
 {

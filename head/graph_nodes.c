@@ -1,19 +1,23 @@
 /*
  * A segment, or a component of one, as its worker is told it.
  *
- * OPERANDS. What the segment touches of arrays that outlive it. Boxes of one slot that meet are joined to their hull, so operands of one
- * slot are disjoint and the segment can be started like any task. An operand is OUT when every element of it is written
- * before any is read, IN when none is written, else INOUT. Of one that is INOUT, what is overwritten before it is read is no input: neither is it gathered nor does
- * the launch fail with it (kept). Small parts of an array that are OUT and lie side by side are one operand: they are
- * made by one launch either way, and who gathers them on another device copies once. Not large ones: what they overwrite would have to be in one
+ * OPERANDS. What the segment touches of arrays that outlive it. Boxes of one slot that meet are
+ * joined to their hull, so operands of one slot are disjoint and the segment can be started like
+ * any task. An operand is OUT when every element of it is written before any is read, IN when none
+ * is written, else INOUT. Of one that is INOUT, what is overwritten before it is read is no input:
+ * neither is it gathered nor does the launch fail with it (kept). Small parts of an array that are
+ * OUT and lie side by side are one operand: they are made by one launch either way, and who gathers
+ * them on another device copies once. Not large ones: what they overwrite would have to be in one
  * piece, too, or there must be room for both.
  *
- * BRANCHES. Nodes of one branch run one after the other; a node names those of other branches that must be done before it,
- * without what follows from earlier waits. A node continues the branch of something that it needs when nobody has yet;
- * otherwise it begins a branch, or goes to the one that was used least recently.
+ * BRANCHES. Nodes of one branch run one after the other; a node names those of other branches that
+ * must be done before it, without what follows from earlier waits. A node continues the branch of
+ * something that it needs when nobody has yet; otherwise it begins a branch, or goes to the one
+ * that was used least recently.
  *
- * TEMPORARIES lie in one piece of memory that the worker keeps for the graph. Memory of one that is over is used again only in the
- * branch in which all of its users are: anywhere else that would make branches wait for each other.
+ * TEMPORARIES lie in one piece of memory that the worker keeps for the graph. Memory of one that is
+ * over is used again only in the branch in which all of its users are: anywhere else that would
+ * make branches wait for each other.
  */
 #include "head/graph.h"
 
@@ -22,10 +26,13 @@
 
 enum { COVER_BOXES_MAX = 256 };
 
-/* At 350 GB/s 48 us: many times what it costs to begin a copy, so larger ones may as well come part by part. */
+/*
+ * At 350 GB/s 48 us: many times what it costs to begin a copy, so larger ones may as well come part
+ * by part.
+ */
 #define JOINED_BYTES_MAX (UINT64_C(16) << 20)
 
-/* ------------------------------------------------------------------------------------------- operands */
+/* ----------------------------------------------------------------------------- operands */
 
 /* A box of a slot that becomes an operand. */
 struct cover {
@@ -265,8 +272,8 @@ static void neighbours_join(struct pl_vec *covers, uint64_t element)
 }
 
 /*
- * What the launch needs of what an INOUT operand was before: it fails with that, and with nothing that it overwrites before it reads it, as its calls would
- * one by one.
+ * What the launch needs of what an INOUT operand was before: it fails with that, and with nothing
+ * that it overwrites before it reads it, as its calls would one by one.
  */
 static void kept_find(const struct cover *cover, struct graph_operand *operand)
 {
@@ -339,7 +346,7 @@ static void operands_build(struct builder *builder)
     }
 }
 
-/* ------------------------------------------------------------------------------------------- branches */
+/* ----------------------------------------------------------------------------- branches */
 
 struct branches {
     uint32_t count;
@@ -423,7 +430,7 @@ static void branches_build(struct builder *builder)
     pl_free(branches.known);
 }
 
-/* ---------------------------------------------------------------------------------------- temporaries */
+/* -------------------------------------------------------------------------- temporaries */
 
 struct room {
     uint64_t offset;
@@ -521,7 +528,7 @@ static void temporaries_place(struct builder *builder)
     pl_free(lives);
 }
 
-/* ------------------------------------------------------------------------------------------- messages */
+/* ----------------------------------------------------------------------------- messages */
 
 static void *arena_take(struct wire_arena *arena, size_t bytes)
 {
@@ -601,7 +608,7 @@ static void part_encode(struct builder *builder, uint32_t first, uint32_t count)
     (void)plasmon__v1__graph_part__pack(&part, out->data); /* its size was just computed */
 }
 
-/* ------------------------------------------------------------------------------------------------ all */
+/* ---------------------------------------------------------------------------------- all */
 
 static void builder_finish(struct builder *builder)
 {

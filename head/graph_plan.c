@@ -1,33 +1,39 @@
 /*
  * The plan of a recorded graph: where each task runs, and which tasks are launched together.
  *
- *   1. place    each task by the policy, as if it were submitted now: arrays lie where they are, results of earlier tasks lie
+ *   1. place each task by the policy, as if it were submitted now: arrays lie where they are,
+ *      results of earlier tasks lie
  *               where those were placed, and devices are loaded with what was placed on them
- *   2. depend   edges between tasks, by boxes of slots: the rules of hazard.c, applied once; and those of folds (below)
+ *   2. depend edges between tasks, by boxes of slots: the rules of hazard.c, applied once; and
+ *      those of folds (below)
  *   3. cut      runs of tasks on one device become segments
- *   4. encode   each segment as its worker is told it (graph_nodes.c), and its components (graph_components.c)
+ *   4. encode each segment as its worker is told it (graph_nodes.c), and its components
+ *      (graph_components.c)
  *
  * WHERE A RUN IS CUT. A task joins the open segment of its device, unless
  *
- *   - it needs a step of which the segment does not wait already: the segment would have to stop in the middle, and with a wait
- *     captured in it could not be replayed;
- *   - the last task of the segment is needed by another step, and this one is not, or only by a later one: who waits for the segment should not
- *     wait for this one too;
- *   - it needs an earlier segment of its device that waits for steps of other devices of which the open one does not wait: what is in
- *     the open one should not wait for those too;
+ *   - it needs a step of which the segment does not wait already: the segment would have to stop in
+ *     the middle, and with a wait captured in it could not be replayed;
+ *   - the last task of the segment is needed by another step, and this one is not, or only by a
+ *     later one: who waits for the segment should not wait for this one too;
+ *   - it needs an earlier segment of its device that waits for steps of other devices of which the
+ *     open one does not wait: what is in the open one should not wait for those too;
  *   - it has a REDUCE argument: then it is a step by itself.
  *
- * The "later" of the second rule and the third are about time alone, and a launch costs time, too: so they cut only what takes CUT_NS or more.
+ * The "later" of the second rule and the third are about time alone, and a launch costs time, too:
+ * so they cut only what takes CUT_NS or more.
  *
- * FOLDS. Any use of an array that is not a REDUCE with the same operation folds all its partial results, also those that its box does not
- * meet, and what is folded with what decides the bits (reduce.c). So for a REDUCE the slot is what counts, not the box: whoever uses
- * the slot otherwise depends on the last REDUCE before. Then it cannot join a segment that was opened before that
- * REDUCE, and cannot fold sooner than it was recorded. Tasks with a REDUCE argument never move among each other: each opens
- * its step when it is met.
+ * FOLDS. Any use of an array that is not a REDUCE with the same operation folds all its partial
+ * results, also those that its box does not meet, and what is folded with what decides the bits
+ * (reduce.c). So for a REDUCE the slot is what counts, not the box: whoever uses the slot otherwise
+ * depends on the last REDUCE before. Then it cannot join a segment that was opened before that
+ * REDUCE, and cannot fold sooner than it was recorded. Tasks with a REDUCE argument never move
+ * among each other: each opens its step when it is met.
  *
- * WHY THE ORDER OF STEPS IS RIGHT. Steps are launched in the order in which they were opened. A task in a step depends on tasks
- * of the same step, on earlier steps of its device, and on steps that its own step waited for when it was opened, which
- * were opened before it. So every dependence points back, and what docs/ordering.md asks of launches holds for segments.
+ * WHY THE ORDER OF STEPS IS RIGHT. Steps are launched in the order in which they were opened. A
+ * task in a step depends on tasks of the same step, on earlier steps of its device, and on steps
+ * that its own step waited for when it was opened, which were opened before it. So every dependence
+ * points back, and what docs/ordering.md asks of launches holds for segments.
  */
 #include "head/graph.h"
 
@@ -37,14 +43,17 @@
 /* What a launch more costs: some 10 us of a GPU's time, its word and the wait for it. */
 #define CUT_NS 20000u
 
-/* ------------------------------------------------------------------------------------------- edges */
+/* -------------------------------------------------------------------------------- edges */
 
 /* A use of a slot that later ones may depend on. */
 struct graph_use {
     uint32_t task;
     struct pl_box box;
 };
-/* Of one slot. A reader looks at the writers only, of which there are few: each takes over for those before it. */
+/*
+ * Of one slot. A reader looks at the writers only, of which there are few: each takes over for
+ * those before it.
+ */
 struct graph_uses {
     struct pl_vec writers; /* struct graph_use */
     struct pl_vec readers;
@@ -83,8 +92,8 @@ static int compare_numbers(const void *a, const void *b)
 }
 
 /*
- * A REDUCE is a write here: partial results of one array are folded in the order of submission, so two tasks that add to it must
- * stay in their order.
+ * A REDUCE is a write here: partial results of one array are folded in the order of submission, so
+ * two tasks that add to it must stay in their order.
  */
 static void meets_collect(const struct pl_vec *uses, const struct pl_box *box, bool reads,
                           struct graph_task *task)
@@ -179,7 +188,7 @@ static void depend(struct head_graph *graph, struct graph_uses *uses, uint32_t n
     }
 }
 
-/* ------------------------------------------------------------------------------------------- placement */
+/* ---------------------------------------------------------------------------- placement */
 
 /* Where what an argument shows will have been made; NULL: it was there before. */
 static const struct head_device *maker(const struct head_graph *graph,
@@ -298,7 +307,7 @@ static bool place_all(struct head_core *core, struct head_client *client,
     return ok;
 }
 
-/* --------------------------------------------------------------------------------------------- cutting */
+/* ------------------------------------------------------------------------------ cutting */
 
 static bool alone(const struct graph_task *task)
 {
@@ -310,7 +319,10 @@ static bool alone(const struct graph_task *task)
     return false;
 }
 
-/* Who only writes over what a task on another device has read or written does not wait for it: each device has a copy of its own. */
+/*
+ * Who only writes over what a task on another device has read or written does not wait for it: each
+ * device has a copy of its own.
+ */
 static void wanted_mark(struct head_graph *graph)
 {
     for (uint32_t i = 0; i < graph->tasks.count; i++) {
@@ -412,7 +424,10 @@ struct cutting {
     uint32_t devices;
     uint32_t *open;    /* by device: its step that may grow; GRAPH_STEP_NONE */
     uint32_t *touched; /* by device: arguments in there */
-    /* [step][device]: the last step of that device that must be over before this one can begin, + 1; 0: none. Its own device: 0. */
+    /*
+     * [step][device]: the last step of that device that must be over before this one can begin, +
+     * 1; 0: none. Its own device: 0.
+     */
     struct pl_vec behind;
 };
 
@@ -613,9 +628,12 @@ static void shared_collect(struct head_graph *graph, struct head_plan *plan)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
-/* Every task has its device and its edges. What follows from them is always the same: graph_plan_restore() relies on that. */
+/*
+ * Every task has its device and its edges. What follows from them is always the same:
+ * graph_plan_restore() relies on that.
+ */
 static struct head_plan *plan_build(struct head_core *core, struct head_graph *graph)
 {
     struct head_plan *plan = head_alloc(sizeof(*plan));

@@ -1,14 +1,15 @@
 /*
  * A recording: tasks that a client sent with the number of a graph, until it said that this was all.
  *
- * What is recorded is checked like what is submitted: refs, views, arguments that overlap. A recording in which something was wrong
- * stays, with the first failure, and every launch of it fails so.
+ * What is recorded is checked like what is submitted: refs, views, arguments that overlap. A
+ * recording in which something was wrong stays, with the first failure, and every launch of it
+ * fails so.
  */
 #include "head/graph.h"
 
 #include <string.h>
 
-/* ---------------------------------------------------------------------------------------------- life */
+/* --------------------------------------------------------------------------------- life */
 
 struct head_graph *graph_create(struct head_client *client, uint64_t id)
 {
@@ -65,7 +66,7 @@ void head_graphs_release(struct head_core *core, struct head_client *client)
     }
 }
 
-/* ---------------------------------------------------------------------------------------------- slots */
+/* -------------------------------------------------------------------------------- slots */
 
 uint32_t graph_slot_add(struct head_graph *graph, uint64_t ref, enum graph_slot_kind kind,
                         const struct pl_shape *shape)
@@ -118,7 +119,7 @@ static plasmon_status_t slot_of(struct head_client *client, struct head_graph *g
     return status;
 }
 
-/* ---------------------------------------------------------------------------------------------- tasks */
+/* -------------------------------------------------------------------------------- tasks */
 
 static plasmon_status_t arg_record(struct head_client *client, struct head_graph *graph,
                                    const Plasmon__V1__Arg *wire, struct graph_arg *arg,
@@ -229,7 +230,7 @@ plasmon_status_t head_graph_record(struct head_core *core, struct head_client *c
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ end */
+/* ---------------------------------------------------------------------------------- end */
 
 /* A ref that is made inside and kept: it exists from now on, and has no content before the first launch. */
 static plasmon_status_t output_keep(struct head_core *core, struct head_client *client,

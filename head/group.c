@@ -1,12 +1,12 @@
 /*
  * Groups: several launches that are one task for their client (a launch of a recorded graph, a collective).
  *
- * The client is told once, when every part is resolved: well, or with the first failure that was known. Failure among the
- * parts spreads by what they read, as always (task.c); a group adds no edge. A `whole` one fails as one: its other parts are doomed with
- * the first that fails.
+ * The client is told once, when every part is resolved: well, or with the first failure that was
+ * known. Failure among the parts spreads by what they read, as always (task.c); a group adds no
+ * edge. A `whole` one fails as one: its other parts are doomed with the first that fails.
  *
- * `open` counts parts that are not resolved, and one for whoever is still starting more. `refs` counts the parts that are not
- * finished, and the same one.
+ * `open` counts parts that are not resolved, and one for whoever is still starting more. `refs`
+ * counts the parts that are not finished, and the same one.
  */
 #include "head/core_int.h"
 
@@ -112,7 +112,10 @@ void head_group_close(struct head_core *core, struct head_group *group)
 void head_group_cancel(struct head_core *core, struct head_group *group, bool force)
 {
     group->refs++;
-    /* A part that is cancelled now leaves the list, and so may others that need its result: begin anew after each. */
+    /*
+     * A part that is cancelled now leaves the list, and so may others that need its result: begin
+     * anew after each.
+     */
     for (struct pl_list *pos = group->tasks.next; pos != &group->tasks;) {
         struct head_task *task = pl_container_of(pos, struct head_task, group_link);
 

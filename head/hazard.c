@@ -1,23 +1,26 @@
 /*
  * Hazards: which launches a new one must wait for.
  *
- * They are kept where memory is, in buffers, not in names: each buffer lists the unfinished tasks that read it and those that
- * write it, with the box they touch. Whatever names, views of views or snapshots led to the buffer, two uses of it conflict when
- * their boxes meet and one of them writes:
+ * They are kept where memory is, in buffers, not in names: each buffer lists the unfinished tasks
+ * that read it and those that write it, with the box they touch. Whatever names, views of views or
+ * snapshots led to the buffer, two uses of it conflict when their boxes meet and one of them
+ * writes:
  *
  *   read  waits for the writers it meets            (read after write; it depends on their success too)
  *   write waits for the writers and readers it meets (write after write, write after read)
  *
- * Two readers never wait for each other. Uses are added in the order of submission, so the edges are those of sequential
- * execution, and they only ever point back: the graph has no cycle.
+ * Two readers never wait for each other. Uses are added in the order of submission, so the edges
+ * are those of sequential execution, and they only ever point back: the graph has no cycle.
  *
- * A writer takes over: uses that lie inside its box are dropped from the lists when it is added, because whoever meets them from
- * now on also meets the writer, which waits for them. That keeps the lists as short as the frontier of the graph. (Such a use
- * still counts for the buffer's life: head_use_remove drops its reference when its task ends.)
+ * A writer takes over: uses that lie inside its box are dropped from the lists when it is added,
+ * because whoever meets them from now on also meets the writer, which waits for them. That keeps
+ * the lists as short as the frontier of the graph. (Such a use still counts for the buffer's life:
+ * head_use_remove drops its reference when its task ends.)
  *
- * A writer that has ended well may leave an older one behind that has not finished: its worker is through with that one, too, but of a task that
- * the older one read from nothing was heard yet (head_task_finish). What the newer one wrote is noted until no writer is left; or who reads that would
- * fail with the older one.
+ * A writer that has ended well may leave an older one behind that has not finished: its worker is
+ * through with that one, too, but of a task that the older one read from nothing was heard yet
+ * (head_task_finish). What the newer one wrote is noted until no writer is left; or who reads that
+ * would fail with the older one.
  */
 #include "head/places.h"
 
@@ -38,8 +41,8 @@ static void collect_points(const struct head_buffer *buffer, bool write,
 }
 
 /*
- * Whose success a reader of `box` depends on: the last writer of each part of it. Newest first; what a newer one wrote, finished or not, an older one
- * that fails cannot spoil.
+ * Whose success a reader of `box` depends on: the last writer of each part of it. Newest first;
+ * what a newer one wrote, finished or not, an older one that fails cannot spoil.
  */
 static void collect_producers(const struct head_buffer *buffer, const struct pl_box *box,
                               struct pl_vec *producers)
@@ -130,7 +133,10 @@ void head_use_add(struct head_use *use, struct head_task *task, struct head_buff
         buffer->device->bytes_in_use += head_spill_rounded(buffer->bytes);
     }
     buffer->uses_foreign += task->device != buffer->device;
-    /* Recently named goes to the back: eviction takes from the front (spill.c). In the order of the plan, not of time. */
+    /*
+     * Recently named goes to the back: eviction takes from the front (spill.c). In the order of the
+     * plan, not of time.
+     */
     pl_list_remove(&buffer->recent_link);
     pl_list_add_tail(&buffer->device->recent, &buffer->recent_link);
     if (pl_list_linked(&buffer->loose_link)) {

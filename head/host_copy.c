@@ -1,14 +1,17 @@
 /*
- * Copies between objects and memory of a client's host (store/host_buffer.h): put from it, get into it. Each is one launch on a device of
- * that host, numbered like every other one, so a put, the tasks that read it and a get of their result need no word from anybody in
- * between: the device does them one after the other.
+ * Copies between objects and memory of a client's host (store/host_buffer.h): put from it, get into
+ * it. Each is one launch on a device of that host, numbered like every other one, so a put, the
+ * tasks that read it and a get of their result need no word from anybody in between: the device
+ * does them one after the other.
  *
- * The head knows the memory by its number alone. Whether there is such memory, and enough of it, the worker finds out, which has it
- * mapped; what of it is in use is the client's own business. That is why such a launch, once sent, is resolved only when it
- * is over (task.c): the client may use the memory again then.
+ * The head knows the memory by its number alone. Whether there is such memory, and enough of it,
+ * the worker finds out, which has it mapped; what of it is in use is the client's own business.
+ * That is why such a launch, once sent, is resolved only when it is over (task.c): the client may
+ * use the memory again then.
  *
- * A get has all that it reads in one buffer, side by side, so that it is one copy. What does not lie so is copied together on the device
- * first; what lies on other hosts is brought to one of the client's.
+ * A get has all that it reads in one buffer, side by side, so that it is one copy. What does not
+ * lie so is copied together on the device first; what lies on other hosts is brought to one of the
+ * client's.
  */
 #include "head/core_int.h"
 
@@ -81,7 +84,7 @@ plasmon_status_t head_host_put(struct head_core *core, struct head_client *clien
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ get */
+/* ---------------------------------------------------------------------------------- get */
 
 static bool on_host(const struct head_device *device, const struct head_client *client)
 {
@@ -111,7 +114,10 @@ static struct head_device *device_for(struct head_core *core,
     return head_place(core, &want, 1, 0, out_failure);
 }
 
-/* The buffer in which the view lies side by side; held for the caller. io_view: in the coordinates of that buffer's frame. */
+/*
+ * The buffer in which the view lies side by side; held for the caller. io_view: in the coordinates
+ * of that buffer's frame.
+ */
 static struct head_buffer *buffer_for(struct head_core *core, struct head_device *device,
                                       struct head_array *array, struct pl_view *io_view,
                                       struct head_failure **out_failure)

@@ -1,12 +1,12 @@
 /*
  * Index launch: one message, one task a point of an index space.
  *
- * The tasks are exactly those that the client would have submitted one by one, in row-major order of the space: each is made from
- * the message (its id, its views, its scalars, its device) and goes the way of every task (submit.c). So there is nothing
- * here that could differ from the loop.
+ * The tasks are exactly those that the client would have submitted one by one, in row-major order
+ * of the space: each is made from the message (its id, its views, its scalars, its device) and goes
+ * the way of every task (submit.c). So there is nothing here that could differ from the loop.
  *
- * A new output is one array, of which each instance writes a view. It begins as a failed tile: whatever no instance writes was never
- * made, and who reads it is told so.
+ * A new output is one array, of which each instance writes a view. It begins as a failed tile:
+ * whatever no instance writes was never made, and who reads it is told so.
  */
 #include "head/core_int.h"
 
@@ -64,7 +64,7 @@ static plasmon_status_t outputs_create(struct head_core *core, struct head_clien
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ one point */
+/* ---------------------------------------------------------------------------- one point */
 
 static void point_of(const Plasmon__V1__Index *index, uint64_t number,
                      uint64_t out_point[WIRE_INDEX_DIM_MAX])

@@ -43,7 +43,7 @@ const char *head_input_name(enum head_input_type type)
                : "unknown";
 }
 
-/* ------------------------------------------------------------------------------------------------ check sum */
+/* ---------------------------------------------------------------------------- check sum */
 
 /* CRC-32C (Castagnoli), four bits at a step. */
 static uint32_t crc_nibbles(uint32_t crc, const uint8_t *bytes, size_t length)
@@ -95,7 +95,7 @@ uint32_t head_crc32c(uint32_t crc, const uint8_t *bytes, size_t length)
                             : crc_nibbles(~crc, bytes, length));
 }
 
-/* ------------------------------------------------------------------------------------------------ out */
+/* ---------------------------------------------------------------------------------- out */
 
 void head_input_append(struct head_bytes *out, const struct head_input *input)
 {
@@ -149,7 +149,7 @@ bool head_input_batch_empty(const struct head_bytes *out)
     return out->length <= BATCH_HEADER;
 }
 
-/* ------------------------------------------------------------------------------------------------ in */
+/* ----------------------------------------------------------------------------------- in */
 
 plasmon_status_t head_blob_open(const uint8_t *bytes, size_t length, char kind,
                                 struct head_input_reader *out, struct pl_err *err)

@@ -1,11 +1,14 @@
 /*
- * What changes the head: everything that its state machine (machine.h) is told, as records. The state of the head is a function of the
- * sequence of its inputs and of nothing else; who has the records can make the head again.
+ * What changes the head: everything that its state machine (machine.h) is told, as records. The
+ * state of the head is a function of the sequence of its inputs and of nothing else; who has the
+ * records can make the head again.
  *
- * A record is a type, as many numbers (varints) and as many strings (length, bytes) as the type says; a batch is a checked sequence of
- * records. Frames of clients, workers and stores are in there as they came, so they are versioned by the protocol.
+ * A record is a type, as many numbers (varints) and as many strings (length, bytes) as the type
+ * says; a batch is a checked sequence of records. Frames of clients, workers and stores are in
+ * there as they came, so they are versioned by the protocol.
  *
- *   batch: "PJ", version (BATCH_VERSION in input.c), 0, length of the records (u32), CRC-32C of them (u32), records   (all little-endian)
+ *   batch: "PJ", version (BATCH_VERSION in input.c), 0, length of the records (u32), CRC-32C of
+ *          them (u32), records (all little-endian)
  *
  * Decoding never reads outside the batch, whatever is in it; it knows nothing of what the records mean.
  */
@@ -17,8 +20,11 @@
 #include "head/bytes.h"
 
 enum head_input_type {
-    HEAD_INPUT_BEGIN =
-        1, /* epoch, transfer, window, retries, credit, lease_ms, chain_bytes, node_lease_ms, lineage_bytes, shadow_bytes, nccl_bytes, reach_wait_ms; policy */
+    /*
+     * epoch, transfer, window, retries, credit, lease_ms, chain_bytes, node_lease_ms,
+     * lineage_bytes, shadow_bytes, nccl_bytes, reach_wait_ms; policy
+     */
+    HEAD_INPUT_BEGIN = 1,
     HEAD_INPUT_RESTART, /* now_ms, grace_ms: another process goes on; every connection is gone */
     HEAD_INPUT_RANDOM,        /* a number that was drawn by the input before it */
     HEAD_INPUT_TICK,          /* now_ms */
@@ -70,7 +76,10 @@ struct head_input_reader {
     const uint8_t *at;
     const uint8_t *end;
 };
-/* A batch, or a checkpoint (checkpoint.h), in a head of 12 bytes: room for it first, at last the head itself. */
+/*
+ * A batch, or a checkpoint (checkpoint.h), in a head of 12 bytes: room for it first, at last the
+ * head itself.
+ */
 #define HEAD_BLOB_BATCH      'J'
 #define HEAD_BLOB_CHECKPOINT 'C'
 void head_blob_begin(struct head_bytes *out);

@@ -222,7 +222,7 @@ plasmon_status_t head_journal_acquire(struct head_journal *journal, bool wait,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------ reading */
+/* ------------------------------------------------------------------------------ reading */
 
 static redisReply *get(struct head_journal *journal, const char *key, struct pl_err *err)
 {
@@ -285,7 +285,7 @@ head_journal_read(struct head_journal *journal,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ closing */
+/* ------------------------------------------------------------------------------ closing */
 
 static void lease_give_back(struct head_journal *journal)
 {

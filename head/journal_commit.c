@@ -1,22 +1,29 @@
 /*
  * Storing batches, in order.
  *
- * A BATCH ALONE. When the head has nothing else to do - which is when it commits - and a small batch finds nobody at the connection, the loop sends it
- * itself and waits for the answer, for a moment at most. Waking a thread, and being woken by it, costs several times what Redis takes.
+ * A BATCH ALONE. When the head has nothing else to do - which is when it commits - and a small
+ * batch finds nobody at the connection, the loop sends it itself and waits for the answer, for a
+ * moment at most. Waking a thread, and being woken by it, costs several times what Redis takes.
  *
- * GROUP COMMIT. Else a thread of its own takes all batches that have come since it last looked and sends them in one call of a script. While the
- * answer is on its way, the next ones collect. So a burst of any size costs two round trips at most, and a slow server makes batches
- * larger and not more. The thread also has what takes time: answers that the loop did not wait for, trouble with the server, renewing the lease.
+ * GROUP COMMIT. Else a thread of its own takes all batches that have come since it last looked and
+ * sends them in one call of a script. While the answer is on its way, the next ones collect. So a
+ * burst of any size costs two round trips at most, and a slow server makes batches larger and not
+ * more. The thread also has what takes time: answers that the loop did not wait for, trouble with
+ * the server, renewing the lease.
  *
- * TURNS. The connection, the batches that are kept, and all that is known of the server belong to whose turn it is. Both take their turn under the
- * lock and the loop gives it back before it goes on, so batches are sent in order: the loop sends none while some wait for the thread.
+ * TURNS. The connection, the batches that are kept, and all that is known of the server belong to
+ * whose turn it is. Both take their turn under the lock and the loop gives it back before it goes
+ * on, so batches are sent in order: the loop sends none while some wait for the thread.
  *
- * EACH APPEND IS CHECKED there where the list is, in one step: the term is still ours (else FENCED: another head goes on, and this one ends),
- * and the list ends where we think. It may be longer, when the answer to our last call was lost with a connection: what is there already is
- * skipped. It may be shorter, when a server that syncs once a second was killed: the batches of the last KEEP_NS are kept here and
- * appended again. If it lacks more than that, what was acknowledged is lost, and the head ends rather than go on beside the truth.
+ * EACH APPEND IS CHECKED there where the list is, in one step: the term is still ours (else FENCED:
+ * another head goes on, and this one ends), and the list ends where we think. It may be longer,
+ * when the answer to our last call was lost with a connection: what is there already is skipped. It
+ * may be shorter, when a server that syncs once a second was killed: the batches of the last
+ * KEEP_NS are kept here and appended again. If it lacks more than that, what was acknowledged is
+ * lost, and the head ends rather than go on beside the truth.
  *
- * Threads: append, checkpoint, stored, figures by the head's loop; start and stop by main, while the loop does not run.
+ * Threads: append, checkpoint, stored, figures by the head's loop; start and stop by main, while
+ * the loop does not run.
  */
 #include "head/journal_int.h"
 
@@ -120,7 +127,10 @@ static bool send_some(struct head_journal *journal, const struct pl_list *todo)
                           count, arguments, lengths);
 }
 
-/* The server has forgotten batches that it said it had stored: all from number `end` on. Or it has everything again from a checkpoint on. */
+/*
+ * The server has forgotten batches that it said it had stored: all from number `end` on. Or it has
+ * everything again from a checkpoint on.
+ */
 static plasmon_status_t put_back(struct head_journal *journal, struct pl_list *todo,
                                  uint64_t end, struct pl_err *err)
 {
@@ -275,7 +285,7 @@ plasmon_status_t head_journal_start(struct head_journal *journal,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ the loop */
+/* ----------------------------------------------------------------------------- the loop */
 
 static struct head_batch *batch_make(struct head_journal *journal, bool checkpoint,
                                      const uint8_t *bytes, size_t length)

@@ -1,6 +1,7 @@
 /*
- * Inside of the journal: journal.c opens, takes the lease, reads and closes; journal_commit.c is the thread that stores; journal_redis.c talks to the
- * server and knows what its errors mean; journal_url.c reads the address.
+ * Inside of the journal: journal.c opens, takes the lease, reads and closes; journal_commit.c is
+ * the thread that stores; journal_redis.c talks to the server and knows what its errors mean;
+ * journal_url.c reads the address.
  */
 #ifndef HEAD_JOURNAL_INT_H
 #define HEAD_JOURNAL_INT_H
@@ -66,8 +67,8 @@ struct head_journal {
 
     /* Whose turn it is: the thread's or the loop's; main's before start. */
     redisContext *redis;
-    bool
-        asked; /* a call's answer is still to come: that for the first batches that are not stored */
+    /* a call's answer is still to come: that for the first batches that are not stored */
+    bool asked;
     char sha[HEAD_SCRIPTS][48];
     uint64_t term;
     uint64_t renewed_ns;

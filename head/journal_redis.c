@@ -1,5 +1,6 @@
 /*
- * Talking to Redis, or what speaks its protocol (5 or later): the connection, the scripts, and what an error of the server means for the head.
+ * Talking to Redis, or what speaks its protocol (5 or later): the connection, the scripts, and what
+ * an error of the server means for the head.
  *
  *   <prefix>term        a number: of the last head that took the lease
  *   <prefix>lease       its owner, while it is alive: expires
@@ -7,13 +8,16 @@
  *   <prefix>first       number of the first batch of the list, from 0
  *   <prefix>checkpoint  what comes before the list; need not be there
  *
- * All that changes something is a script, so it is checked there where the data is, in one step: a term that is not the last one is FENCED, and when
- * there is none, or an older one, the data is gone (LACKING): somebody emptied the database, or put an older one in its place. A log without a term is
- * what is left of more (TORN).
+ * All that changes something is a script, so it is checked there where the data is, in one step: a
+ * term that is not the last one is FENCED, and when there is none, or an older one, the data is
+ * gone (LACKING): somebody emptied the database, or put an older one in its place. A log without a
+ * term is what is left of more (TORN).
  *
- * ONE COMMAND THAT WRITES in each script but the checkpoint's. A server stores what a script did as that command then, otherwise as a transaction; and one whose
- * user "default" has no rights leaves transactions out, without an error, when it reads its append-only file (Redis before the end of 2025,
- * Valkey before the middle of 2026). A term, a batch or a lease that is stored by itself is there. A checkpoint that is left out is harmless: the one before it is there, with the log that
+ * ONE COMMAND THAT WRITES in each script but the checkpoint's. A server stores what a script did as
+ * that command then, otherwise as a transaction; and one whose user "default" has no rights leaves
+ * transactions out, without an error, when it reads its append-only file (Redis before the end of
+ * 2025, Valkey before the middle of 2026). A term, a batch or a lease that is stored by itself is
+ * there. A checkpoint that is left out is harmless: the one before it is there, with the log that
  * it was to replace, and their numbers are the same.
  */
 #include "head/journal_int.h"
@@ -89,8 +93,8 @@ void head_redis_disconnect(struct head_journal *journal)
 }
 
 /*
- * What an error of the server means. EAGAIN: it may be over soon; EAUTH, EPERM, ENOSPC, EVERSION, EMALFORMED: it will not go away.
- * EHEADLOST: another head goes on.
+ * What an error of the server means. EAGAIN: it may be over soon; EAUTH, EPERM, ENOSPC, EVERSION,
+ * EMALFORMED: it will not go away. EHEADLOST: another head goes on.
  */
 static plasmon_status_t server_error(const struct head_journal *journal, const char *text,
                                      struct pl_err *err)

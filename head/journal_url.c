@@ -1,4 +1,7 @@
-/* The address of a journal: redis://[user@]host[:port][/db][?prefix=P] or unix:/path[?db=N&user=U&prefix=P]. */
+/*
+ * The address of a journal: redis://[user@]host[:port][/db][?prefix=P] or
+ * unix:/path[?db=N&user=U&prefix=P].
+ */
 #include "head/journal_int.h"
 
 static plasmon_status_t url_bad(const char *url, const char *what, struct pl_err *err)

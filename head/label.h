@@ -1,12 +1,16 @@
 /*
- * Labels of values: what the put or the call that wrote a value said of it, for people who look for it among thousands (`plasmon objects`, `plasmon memory`).
+ * Labels of values: what the put or the call that wrote a value said of it, for people who look for
+ * it among thousands (`plasmon objects`, `plasmon memory`).
  *
- * A tile has the label of what wrote it for as long as it exists: copies, spills and views show the same tile, and a call that is run again fills it
- * again. What is written over gets a tile, and so a label, of its own. An array shows as many as it has parts.
+ * A tile has the label of what wrote it for as long as it exists: copies, spills and views show the
+ * same tile, and a call that is run again fills it again. What is written over gets a tile, and so
+ * a label, of its own. An array shows as many as it has parts.
  *
- * MEMORY. A label has up to 128 bytes, and there may be a hundred thousand values of the same few. So a tile has the number of a text, in what would
- * be padding, and texts are shared: whoever gives one that was given lately gets the same number. Lately, because a table of all of them by their
- * hashes would be a client's to fill with texts of one hash: a text that is not found is there twice, which is no harm.
+ * MEMORY. A label has up to 128 bytes, and there may be a hundred thousand values of the same few.
+ * So a tile has the number of a text, in what would be padding, and texts are shared: whoever gives
+ * one that was given lately gets the same number. Lately, because a table of all of them by their
+ * hashes would be a client's to fill with texts of one hash: a text that is not found is there
+ * twice, which is no harm.
  */
 #ifndef HEAD_LABEL_H
 #define HEAD_LABEL_H

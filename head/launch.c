@@ -1,6 +1,7 @@
 /*
- * What a worker is told of a launch: encoded once, when it has its number and its edges, and kept, because a worker that is restarted is
- * told again. Only head_launch_skip() ever changes it: what will not be run still has its number, waits and makes its memory.
+ * What a worker is told of a launch: encoded once, when it has its number and its edges, and kept,
+ * because a worker that is restarted is told again. Only head_launch_skip() ever changes it: what
+ * will not be run still has its number, waits and makes its memory.
  */
 #include "head/graph.h"
 
@@ -218,8 +219,9 @@ void head_launch_copy_from(struct head_core *core, struct head_task *task,
 }
 
 /*
- * The launch keeps its number, what it waits for (so that "done" goes on meaning that all of that is done) and the memory that it would have
- * made, because later launches may write parts of it in place without depending on what was to be there.
+ * The launch keeps its number, what it waits for (so that "done" goes on meaning that all of that
+ * is done) and the memory that it would have made, because later launches may write parts of it in
+ * place without depending on what was to be there.
  */
 void head_launch_skip(struct head_core *core, struct head_task *task)
 {

@@ -1,24 +1,31 @@
 /*
  * Records of calls: what they hold, when they go, how many bytes they may have.
  *
- * LIFE. A record is created just before its first launch starts and is held by that launch and by each tile that it made. So it goes when
- * nothing that it made can be reached: neither by an array (the tile's refs) nor by the record of a later call that read it (the tile's kept).
- * Then it lets go of what it read itself, and so on down; a chain may be a million calls long, so that goes through a list
- * (`dying`) and not through the stack.
+ * LIFE. A record is created just before its first launch starts and is held by that launch and by
+ * each tile that it made. So it goes when nothing that it made can be reached: neither by an array
+ * (the tile's refs) nor by the record of a later call that read it (the tile's kept). Then it lets
+ * go of what it read itself, and so on down; a chain may be a million calls long, so that goes
+ * through a list (`dying`) and not through the stack.
  *
- * No cycles: a record keeps tiles that existed when its call was made, so those were made by records with lower serials.
+ * No cycles: a record keeps tiles that existed when its call was made, so those were made by
+ * records with lower serials.
  *
- * THE BOUND. All records together, and the descriptors that only they keep, may have config.lineage_bytes. Counted is what was asked of
- * the allocator. When a new record is too much, those go that have had no launch for the longest time; what they made is then cut off (HEAD_CUT_OLD),
- * with everything that would have to be made from it. Records with an unfinished launch are counted and not dropped: they are
- * part of what a task in flight costs, and their number is bounded like those are.
+ * THE BOUND. All records together, and the descriptors that only they keep, may have
+ * config.lineage_bytes. Counted is what was asked of the allocator. When a new record is too much,
+ * those go that have had no launch for the longest time; what they made is then cut off
+ * (HEAD_CUT_OLD), with everything that would have to be made from it. Records with an unfinished
+ * launch are counted and not dropped: they are part of what a task in flight costs, and their
+ * number is bounded like those are.
  *
- * WITHOUT --lineage-bytes (0) there are records nevertheless where the cluster has, or had, devices of several hosts: a host may go in the middle of what it passes on,
- * and who waits for that has lost nothing. By the same bound they go when their last launch has ended. So what is under way is run again, and what was made stays lost.
+ * WITHOUT --lineage-bytes (0) there are records nevertheless where the cluster has, or had, devices
+ * of several hosts: a host may go in the middle of what it passes on, and who waits for that has
+ * lost nothing. By the same bound they go when their last launch has ended. So what is under way is
+ * run again, and what was made stays lost.
  *
  * INVARIANTS (head_lineage_check)
  *
- *   (1) A record's refs are the tiles that point to it and its unfinished launches; it is idle if and only if it has none of these launches.
+ *   (1) A record's refs are the tiles that point to it and its unfinished launches; it is idle if
+ *       and only if it has none of these launches.
  *   (2) A tile's kept is the number of inputs of records that name it. A tile has refs or is kept.
  *   (3) bytes is the sum over all records and over the tiles without refs.
  *   (4) What a record reads was made by records with lower serials.
@@ -61,7 +68,7 @@ void head_lineage_finish(struct head_core *core)
     head_spared_finish(core);
 }
 
-/* --------------------------------------------------------------------------------------------- tiles */
+/* -------------------------------------------------------------------------------- tiles */
 
 void head_tile_keep(struct head_core *core, struct head_tile *tile)
 {
@@ -129,7 +136,7 @@ void head_lineage_tile_back(struct head_core *core, struct head_tile *tile)
     core->lineage.descriptors--;
 }
 
-/* -------------------------------------------------------------------------------------------- records */
+/* ------------------------------------------------------------------------------ records */
 
 static bool reads(const struct head_arg *arg)
 {
@@ -431,7 +438,7 @@ struct pl_box head_record_box(const struct head_record *record,
     return box;
 }
 
-/* ---------------------------------------------------------------------------------------------- bound */
+/* -------------------------------------------------------------------------------- bound */
 
 static void drop(struct head_core *core, struct head_record *record)
 {
@@ -490,7 +497,7 @@ void head_core_lineage(const struct head_core *core, struct head_lineage_counts 
                                         .given_back    = core->lineage.given_back};
 }
 
-/* ---------------------------------------------------------------------------------------------- check */
+/* -------------------------------------------------------------------------------- check */
 
 static void check_record(const struct head_record *record, struct pl_map *kept)
 {

@@ -5,11 +5,13 @@
  *   loss.c      a loss: which bytes and which launches it took
  *   spared.c    .. and what launches that it took had not touched
  *   roots.c     what an unfinished call reads and nobody can make again
- *   rebuild.c   which records are run again for it, in which order, and what takes the results; rerun.c runs one
+ *   rebuild.c   which records are run again for it, in which order, and what takes the results;
+ *               rerun.c runs one
  *
- * A RECORD is a call without its launch: function, scalars, views, and for each argument that it reads the tiles (versions) that it
- * read. A tile points to the record that made it. A record keeps the tiles that it read as DESCRIPTORS: identity, box, and their own
- * records, but not their bytes. So there are two counts in a tile: refs, which keep bytes, and kept, which keeps the descriptor.
+ * A RECORD is a call without its launch: function, scalars, views, and for each argument that it
+ * reads the tiles (versions) that it read. A tile points to the record that made it. A record keeps
+ * the tiles that it read as DESCRIPTORS: identity, box, and their own records, but not their bytes.
+ * So there are two counts in a tile: refs, which keep bytes, and kept, which keeps the descriptor.
  */
 #ifndef HEAD_LINEAGE_H
 #define HEAD_LINEAGE_H
@@ -40,8 +42,8 @@ struct head_record_input {
     uint32_t box_at;        /* its numbers: starts, counts */
 };
 struct head_record_arg {
-    struct head_tile *
-        output; /* what this call made of it; NULL: nothing, or nothing that anybody can reach */
+    /* what this call made of it; NULL: nothing, or nothing that anybody can reach */
+    struct head_tile *output;
     uint32_t mode;
     uint32_t dtype;
     uint32_t reduce_op;
@@ -52,22 +54,25 @@ struct head_record_arg {
     bool dense;
 };
 
-/* One block with everything that is said of the call. refs: tiles that it made, and launches of it that are not finished. */
+/*
+ * One block with everything that is said of the call. refs: tiles that it made, and launches of it
+ * that are not finished.
+ */
 struct head_record {
     uint64_t serial; /* of its call: whatever it read has a lower one */
     uint32_t refs;
     uint32_t running; /* of these, launches */
     uint32_t runs;    /* after the first */
     uint8_t attempts; /* that killed a worker, in all runs */
-    uint8_t
-        apart;    /* runs one after the other that could not get what they read (reach.h) */
+    /* runs one after the other that could not get what they read (reach.h) */
+    uint8_t apart;
     bool planned; /* rebuild.c: it is to be run again now */
     struct head_task
         *task;      /* its oldest launch that is not finished: head_record_launch() */
     uint32_t kind;  /* LaunchKind: RUN, READ, GET_HOST */
     uint64_t bytes; /* of this block */
-    struct head_again *
-        again; /* who waits for its next run; NULL: nobody but those who need what it makes */
+    /* who waits for its next run; NULL: nobody but those who need what it makes */
+    struct head_again *again;
     struct pl_list link; /* lineage.idle: nothing of it runs */
     struct pl_list all_link;
     uint32_t function;
@@ -99,8 +104,8 @@ struct head_loss {
 };
 
 struct head_lineage {
-    uint64_t
-        bytes; /* of all records, and of descriptors of tiles whose bytes nobody needs */
+    /* of all records, and of descriptors of tiles whose bytes nobody needs */
+    uint64_t bytes;
     uint64_t records;     /* how many */
     uint64_t descriptors; /* tiles that only records keep */
     uint64_t dropped;     /* records, for the bound */
@@ -134,8 +139,9 @@ bool head_lineage_on(const struct head_core *core);
 void head_lineage_init(struct head_core *core);
 void head_lineage_finish(struct head_core *core);
 /*
- * What is about to be started, before it changes anything: refs 1, the caller's. NULL: no lineage is kept. Who reads for a client has a record
- * without lineage, too: it makes nothing, so the record goes with its launch, and what it reads may lie elsewhere.
+ * What is about to be started, before it changes anything: refs 1, the caller's. NULL: no lineage
+ * is kept. Who reads for a client has a record without lineage, too: it makes nothing, so the
+ * record goes with its launch, and what it reads may lie elsewhere.
  */
 struct head_record *head_record_create(struct head_core *core, const struct head_run *run,
                                        uint32_t kind);
@@ -148,7 +154,10 @@ struct head_record_sizes {
     size_t label; /* with its NUL; 0: none */
     bool shaped;
 };
-/* Refs 1, the caller's; zero but for where its parts lie. head_record_add() puts it to the others when it is complete. */
+/*
+ * Refs 1, the caller's; zero but for where its parts lie. head_record_add() puts it to the others
+ * when it is complete.
+ */
 struct head_record *head_record_block(const struct head_record_sizes *sizes);
 void head_record_add(struct head_core *core, struct head_record *record);
 void head_record_hold(struct head_record *record);
@@ -179,30 +188,35 @@ void head_lineage_check(const struct head_core *core);
 
 /* ---- loss.c */
 /*
- * The launch will not do what it was to do, because of a loss and not by its own fault. true: its call will be run again; whoever waits for it goes on
- * waiting. false: that cannot be; fail it.
+ * The launch will not do what it was to do, because of a loss and not by its own fault. true: its
+ * call will be run again; whoever waits for it goes on waiting. false: that cannot be; fail it.
  */
 bool head_loss_task(struct head_core *core, struct head_task *task,
                     struct head_failure *failure);
 /*
- * .. and its client is told that it failed: so has what its call makes, also what nobody lacked when this launch was made, which makes it nowhere
- * therefore (rebuild.c). Somebody may come to lack it, and is not to find it made after all.
+ * .. and its client is told that it failed: so has what its call makes, also what nobody lacked
+ * when this launch was made, which makes it nowhere therefore (rebuild.c). Somebody may come to
+ * lack it, and is not to find it made after all.
  */
 void head_loss_final(struct head_core *core, struct head_task *task,
                      struct head_failure *failure);
 /*
- * Its worker could not do it, for a device that it reads from is gone. Workers of a host may know that before we do. true: it stays
- * unfinished until we hear of it, for where it would be run again depends on that.
+ * Its worker could not do it, for a device that it reads from is gone. Workers of a host may know
+ * that before we do. true: it stays unfinished until we hear of it, for where it would be run again
+ * depends on that.
  */
 bool head_loss_strand(struct head_task *task);
-/* The device is gone: launches of others that read its memory may find it or not. Their calls are run again. */
+/*
+ * The device is gone: launches of others that read its memory may find it or not. Their calls are
+ * run again.
+ */
 void head_loss_readers(struct head_core *core, struct head_device *device,
                        struct head_failure *failure);
 /* A launch that had to run to its end before its call could be run again, has. */
 void head_loss_task_over(struct head_core *core, struct head_task *task);
 /*
- * Some bytes of the tile are gone: a failure that is a loss is what its readers are told if nothing helps (it is held). One that is none, or without lineage:
- * the tile has failed.
+ * Some bytes of the tile are gone: a failure that is a loss is what its readers are told if nothing
+ * helps (it is held). One that is none, or without lineage: the tile has failed.
  */
 void head_tile_lose(struct head_core *core, struct head_tile *tile,
                     struct head_failure *failure);
@@ -224,7 +238,10 @@ void head_roots_lost(struct head_core *core);
 /* ---- spared.c */
 void head_spared_init(struct head_core *core);
 void head_spared_finish(struct head_core *core);
-/* The launch is given up, and its call run again. If it has not begun, what it was to write over is kept in mind. */
+/*
+ * The launch is given up, and its call run again. If it has not begun, what it was to write over is
+ * kept in mind.
+ */
 void head_spared_note(struct head_core *core, struct head_task *task);
 /* A launch that was given up has begun, or may begin: what it was to write may be anything. */
 void head_spared_spoil(struct head_core *core, struct head_task *task);

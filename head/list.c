@@ -1,11 +1,13 @@
 /*
  * What `plasmon tasks` and `plasmon objects` list, a page at a time. Reads only.
  *
- * A head with a million tasks goes on working while they are listed: a page looks at LOOKS things and no more, wherever that is, and says where the next one
- * begins. A place must therefore be found again without a search, and mean something when what was there is gone:
+ * A head with a million tasks goes on working while they are listed: a page looks at LOOKS things
+ * and no more, wherever that is, and says where the next one begins. A place must therefore be
+ * found again without a search, and mean something when what was there is gone:
  *
  *   tasks     device and number of the launch there, whose ring is indexed by it
- *   objects   client and a cursor of the map of its refs (pl_map_scan()); after the clients the published names, by number
+ *   objects   client and a cursor of the map of its refs (pl_map_scan()); after the clients the
+ *             published names, by number
  */
 #include "head/core_int.h"
 
@@ -80,7 +82,7 @@ static char *lent(const char *text)
     return (char *)(uintptr_t)(text != NULL ? text : "");
 }
 
-/* ------------------------------------------------------------------------------------------------ tasks */
+/* -------------------------------------------------------------------------------- tasks */
 
 static Plasmon__V1__TaskState task_state(const struct head_task *task)
 {
@@ -187,7 +189,7 @@ plasmon_status_t head_core_list_tasks(struct head_core *core,
     return page.status;
 }
 
-/* ------------------------------------------------------------------------------------------------ objects */
+/* ------------------------------------------------------------------------------ objects */
 
 static Plasmon__V1__ObjectPlace *place_of(struct page *page, Plasmon__V1__ObjectRow *row,
                                           const struct head_buffer *buffer)
@@ -555,7 +557,7 @@ plasmon_status_t head_core_list_objects(struct head_core *core,
     return page.status;
 }
 
-/* ------------------------------------------------------------------------------------------------ nodes */
+/* -------------------------------------------------------------------------------- nodes */
 
 void head_core_list_node(struct head_core *core, const char *host,
                          Plasmon__V1__NodeRow *row)

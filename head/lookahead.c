@@ -1,11 +1,13 @@
 /*
- * What the tasks of a frame are about to read. They come together and are planned one after the other, so when room is made for one of them it is
- * known what the others name, and in which order: what is needed last, or not at all, goes first (Belady's rule, as far as one sees), instead
- * of what was not used for the longest time. A program that goes round through more values than its device has room for would otherwise
- * lose each value just before it comes to it again.
+ * What the tasks of a frame are about to read. They come together and are planned one after the
+ * other, so when room is made for one of them it is known what the others name, and in which order:
+ * what is needed last, or not at all, goes first (Belady's rule, as far as one sees), instead of
+ * what was not used for the longest time. A program that goes round through more values than its
+ * device has room for would otherwise lose each value just before it comes to it again.
  *
- * It is advice, and costs nothing where no memory is short: looked at are frames of several tasks, while some device is half full, and plain refs.
- * A ref that a task of the frame makes is looked for when it is there. What a view shows counts, not all of its array.
+ * It is advice, and costs nothing where no memory is short: looked at are frames of several tasks,
+ * while some device is half full, and plain refs. A ref that a task of the frame makes is looked
+ * for when it is there. What a view shows counts, not all of its array.
  *
  * Nothing of it outlives the frame: a head that is made again from its journal sees the same frames.
  */

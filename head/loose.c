@@ -1,9 +1,11 @@
 /*
  * What may perhaps be dropped, so that nobody who wants room looks at all that lies somewhere.
  *
- * head_device.loose has every buffer of a device, and every copy in memory of a host, that may go without a launch (head_spill_droppable, head_spill_copy_droppable),
- * and some that may not. Whoever looks there takes out what he finds may not. It comes back with what could change that: an instance of its tile more or less,
- * a replica that is none any more, a writer that is done, a tile that has failed or is nobody's, a drain. So all that is looked at in vain was changed since
+ * head_device.loose has every buffer of a device, and every copy in memory of a host, that may go
+ * without a launch (head_spill_droppable, head_spill_copy_droppable), and some that may not.
+ * Whoever looks there takes out what he finds may not. It comes back with what could change that:
+ * an instance of its tile more or less, a replica that is none any more, a writer that is done, a
+ * tile that has failed or is nobody's, a drain. So all that is looked at in vain was changed since
  * it was last, and a search costs no more than the changes before it.
  *
  * INVARIANT (head_core_check, head_spill_check): what may go is there.

@@ -1,14 +1,17 @@
 /*
- * What a loss took, noted while an input is taken: a device is gone, or a worker died while it wrote over what it had read. It is looked at when all
- * of it is known, before the next input (rebuild.c).
+ * What a loss took, noted while an input is taken: a device is gone, or a worker died while it
+ * wrote over what it had read. It is looked at when all of it is known, before the next input
+ * (rebuild.c).
  *
  *   tiles      of which bytes are gone (head_tile_lose)
- *   launches   that will not do what they were to do: those of a gone device, those that cannot be repeated, and whatever reads from these
- *              (task.c dooms along the same edges). Their calls are run again as new launches; the old ones go on with their numbers,
- *              because others wait for those, and what they do means nothing (head_loss_task)
+ *   launches   that will not do what they were to do: those of a gone device, those that cannot be
+ *              repeated, and whatever reads from these (task.c dooms along the same edges). Their
+ *              calls are run again as new launches; the old ones go on with their numbers, because
+ *              others wait for those, and what they do means nothing (head_loss_task)
  *
- * Who waited for such a launch - its client, its group, answers that it was to bring - is taken from it and kept with the record of its call,
- * for the next launch. So nobody is told of a loss that is mended.
+ * Who waited for such a launch - its client, its group, answers that it was to bring - is taken
+ * from it and kept with the record of its call, for the next launch. So nobody is told of a loss
+ * that is mended.
  */
 #include "head/rebuild_int.h"
 
@@ -70,7 +73,10 @@ static bool looked_enough(struct head_wait *wait, const struct head_failure *fai
     return false;
 }
 
-/* Answers that the launch was to bring: of a READ with the next one; where things are is looked up anew when all is under way. */
+/*
+ * Answers that the launch was to bring: of a READ with the next one; where things are is looked up
+ * anew when all is under way.
+ */
 static void take_waits(struct head_core *core, struct head_task *task,
                        struct head_failure *failure)
 {

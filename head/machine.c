@@ -5,7 +5,7 @@
 
 enum { RECORD_TIMED = 31 };
 
-/* ------------------------------------------------------------------------------------------ ops of the core */
+/* ---------------------------------------------------------------------- ops of the core */
 
 static void op_client_frame(void *user, uint64_t session, const uint8_t *body,
                             size_t length)
@@ -30,7 +30,10 @@ static void op_fence(void *user, uint32_t device)
     }
 }
 
-/* While the core is replaced by what was saved of it, its sessions do not end, and nothing of it is forgotten. */
+/*
+ * While the core is replaced by what was saved of it, its sessions do not end, and nothing of it is
+ * forgotten.
+ */
 static void op_session_ended(void *user, uint64_t session)
 {
     struct head_machine *machine       = user;
@@ -92,7 +95,7 @@ static const struct head_ops core_ops = {
     .spill          = op_spill,
 };
 
-/* ------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t head_machine_create(const struct head_machine_config *config,
                                      struct head_machine **out_machine)
@@ -191,7 +194,7 @@ plasmon_status_t head_machine_settle(struct head_machine *machine, const uint64_
     return head_machine_core_create(machine, &machine->core, err);
 }
 
-/* ------------------------------------------------------------------------------------------ inputs */
+/* ------------------------------------------------------------------------------- inputs */
 
 static plasmon_status_t drain(struct head_machine *machine, const struct head_input *input,
                               struct pl_err *err)
@@ -342,7 +345,10 @@ static void look_at_clock(struct head_machine *machine, const struct head_input 
     }
 }
 
-/* To look at the clock costs as much as to record an input: one in RECORD_TIMED is timed, and stands for the others. */
+/*
+ * To look at the clock costs as much as to record an input: one in RECORD_TIMED is timed, and
+ * stands for the others.
+ */
 static void record(struct head_machine *machine, const struct head_input *input)
 {
     bool timed     = machine->figures.inputs % RECORD_TIMED == 0;
@@ -418,7 +424,7 @@ void head_machine_flush(struct head_machine *machine)
     machine->figures.core_ns += cpu_ns(machine) - began;
 }
 
-/* ------------------------------------------------------------------------------------------ records */
+/* ------------------------------------------------------------------------------ records */
 
 bool head_machine_batch_take(struct head_machine *machine, const uint8_t **out_bytes,
                              size_t *out_length)
@@ -481,7 +487,7 @@ plasmon_status_t head_machine_replay(struct head_machine *machine, const uint8_t
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------ looking at it */
+/* ------------------------------------------------------------------------ looking at it */
 
 struct head_core *head_machine_core(struct head_machine *machine)
 {

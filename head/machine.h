@@ -1,18 +1,21 @@
 /*
  * The head as one deterministic machine: the core, and the links to its peers.
  *
- * Everything that changes it goes through head_machine_input() as a record (input.h). Given the same records, a second machine has the same
- * core, the same sessions, and links with the same numbers and the same kept bytes: frames get their numbers at the moment the core
- * emits them. So a head that is made again from the records is, for clients, stores and workers, nothing but a broken connection: they say hello
- * with their session, and go on from the last number that they took over.
+ * Everything that changes it goes through head_machine_input() as a record (input.h). Given the
+ * same records, a second machine has the same core, the same sessions, and links with the same
+ * numbers and the same kept bytes: frames get their numbers at the moment the core emits them. So a
+ * head that is made again from the records is, for clients, stores and workers, nothing but a
+ * broken connection: they say hello with their session, and go on from the last number that they
+ * took over.
  *
- * RECORDING. With `record`, each input is appended to the open batch before it is applied. The caller takes the batch
- * (head_machine_batch_take) when its input ran dry, stores it, and lets nothing that was put out since the batch began leave the process
- * before it is stored: neither frames nor acknowledgements nor orders to fence. What was acknowledged is then in the journal. Without
- * `record` nothing is copied.
+ * RECORDING. With `record`, each input is appended to the open batch before it is applied. The
+ * caller takes the batch (head_machine_batch_take) when its input ran dry, stores it, and lets
+ * nothing that was put out since the batch began leave the process before it is stored: neither
+ * frames nor acknowledgements nor orders to fence. What was acknowledged is then in the journal.
+ * Without `record` nothing is copied.
  *
- * What is not a function of the inputs does not go into anything that is kept: which frames are sent apart from numbered ones (welcomes,
- * acknowledgements), and when.
+ * What is not a function of the inputs does not go into anything that is kept: which frames are
+ * sent apart from numbered ones (welcomes, acknowledgements), and when.
  *
  * Threads: one.
  */
@@ -24,7 +27,10 @@
 struct head_machine;
 
 struct head_machine_ops {
-    /* A whole frame. To a peer without a connection it goes nowhere: what is numbered is kept and sent again. */
+    /*
+     * A whole frame. To a peer without a connection it goes nowhere: what is numbered is kept and
+     * sent again.
+     */
     void (*client_send)(void *user, uint64_t session, const uint8_t *bytes, size_t length);
     void (*worker_send)(void *user, uint32_t device, const uint8_t *bytes, size_t length);
     /* Kill and restart the worker; once a connection of its store: the core repeats it. */
@@ -33,7 +39,10 @@ struct head_machine_ops {
     void (*session_ended)(void *user, uint64_t session);
     void (*worker_gone)(void *user, uint32_t device, const char *why);
     void (*node_gone)(void *user, const char *host, const char *why);
-    /* Ask the store of this host. What it does not answer is asked again at the next SPILL_UP. NULL: there is no store that can. */
+    /*
+     * Ask the store of this host. What it does not answer is asked again at the next SPILL_UP.
+     * NULL: there is no store that can.
+     */
     void (*spill)(void *user, const char *host, const struct head_spill_op *op);
     uint64_t (*random64)(void *user);
     uint64_t (*cpu_ns)(void *user); /* for figures only; NULL: none */
@@ -82,11 +91,12 @@ struct head_outcome {
     uint32_t device;  /* WORKER_UP */
     bool resumed;     /* NODE_UP, WORKER_UP: it goes on as it was */
     bool ended;       /* CLIENT_FRAME: not OK, and the session has been closed */
-    uint64_t
-        answered; /* WORKER_FRAME: the number of the question for figures that it answers; 0: none */
+    /* WORKER_FRAME: the number of the question for figures that it answers; 0: none */
+    uint64_t answered;
 };
 /*
- * Something happened. Not OK: the peer is to be refused with this text. The machine is in a defined state all the same.
+ * Something happened. Not OK: the peer is to be refused with this text. The machine is in a defined
+ * state all the same.
  */
 plasmon_status_t head_machine_input(struct head_machine *machine,
                                     const struct head_input *input,
@@ -101,8 +111,9 @@ bool head_machine_batch_take(struct head_machine *machine, const uint8_t **out_b
                              size_t *out_length);
 
 /*
- * A checkpoint, which stands for all inputs so far: lent until the next one. NULL: it cannot be made now, *out_why says why not. Call after a
- * batch was taken. The machine goes on from what it saved (its core is another one).
+ * A checkpoint, which stands for all inputs so far: lent until the next one. NULL: it cannot be
+ * made now, *out_why says why not. Call after a batch was taken. The machine goes on from what it
+ * saved (its core is another one).
  */
 const uint8_t *head_machine_checkpoint(struct head_machine *machine, size_t *out_length,
                                        const char **out_why);
@@ -110,9 +121,12 @@ const uint8_t *head_machine_checkpoint(struct head_machine *machine, size_t *out
 plasmon_status_t head_machine_load(struct head_machine *machine, const uint8_t *bytes,
                                    size_t length, struct pl_err *err) PL_MUST_CHECK;
 
-/* ------------------------------------------------------------------------------------------ what is put out besides */
+/* -------------------------------------------------------------- what is put out besides */
 
-/* A welcome for who said hello last under this session or number, and after it all that it has not acknowledged. */
+/*
+ * A welcome for who said hello last under this session or number, and after it all that it has not
+ * acknowledged.
+ */
 void head_machine_client_welcome(struct head_machine *machine, uint64_t session,
                                  const char *host);
 void head_machine_worker_welcome(struct head_machine *machine, uint32_t device);
@@ -122,7 +136,7 @@ void head_machine_acks(struct head_machine *machine, bool all, uint64_t credit_s
 uint32_t head_machine_ask_workers(struct head_machine *machine, const uint8_t *body,
                                   size_t length);
 
-/* ------------------------------------------------------------------------------------------ looking at it */
+/* ------------------------------------------------------------------------ looking at it */
 
 struct head_core *head_machine_core(struct head_machine *machine);
 uint64_t head_machine_epoch(const struct head_machine *machine);
@@ -155,8 +169,8 @@ struct head_asked {
     uint64_t now_ms;
 };
 /*
- * The store of a host said something: answered: the question that this answers, 0: none. Changes nothing that the machine puts out. true: it is the first
- * answer to that question.
+ * The store of a host said something: answered: the question that this answers, 0: none. Changes
+ * nothing that the machine puts out. true: it is the first answer to that question.
  */
 bool head_machine_node_heard(struct head_machine *machine, const char *host,
                              uint64_t answered, uint64_t now_ms);
@@ -166,14 +180,18 @@ plasmon_status_t head_machine_waits(const struct head_machine *machine,
                                     const struct head_asked *asked, const char *host,
                                     Plasmon__V1__Waits *out) PL_MUST_CHECK;
 /*
- * A page of the nodes, as head_core_list_tasks() has them of tasks, those that left within the hour last. confined: without what others do there.
+ * A page of the nodes, as head_core_list_tasks() has them of tasks, those that left within the hour
+ * last. confined: without what others do there.
  */
 plasmon_status_t head_machine_list_nodes(const struct head_machine *machine,
                                          const Plasmon__V1__ListRequest *request,
                                          const struct head_asked *asked, bool confined,
                                          struct wire_arena *arena,
                                          Plasmon__V1__ListReply *out) PL_MUST_CHECK;
-/* A number that two machines with the same links have in common, and that have put out the same. For tests. */
+/*
+ * A number that two machines with the same links have in common, and that have put out the same.
+ * For tests.
+ */
 uint64_t head_machine_digest(const struct head_machine *machine);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { SETTINGS = 12 };
 
-/* ------------------------------------------------------------------------------------------ saving */
+/* ------------------------------------------------------------------------------- saving */
 
 static void save_one(void *user, const uint8_t *bytes, size_t length)
 {
@@ -161,7 +161,7 @@ const uint8_t *head_machine_checkpoint(struct head_machine *machine, size_t *out
     return out->data;
 }
 
-/* ------------------------------------------------------------------------------------------ loading */
+/* ------------------------------------------------------------------------------ loading */
 
 static void load_peer(struct head_reader *in, struct head_peer *peer)
 {

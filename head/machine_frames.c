@@ -1,9 +1,10 @@
 /*
- * What is put out to clients and workers: numbered frames, which are kept until they are acknowledged; welcomes, acknowledgements and questions, which are
- * not.
+ * What is put out to clients and workers: numbered frames, which are kept until they are
+ * acknowledged; welcomes, acknowledgements and questions, which are not.
  *
- * A frame is a header in front of a body that the core encoded. Its bytes are a function of the inputs: number, acknowledgement (of what
- * was taken over before), credit. They are built where they are kept. The digest of all of it is what tests compare.
+ * A frame is a header in front of a body that the core encoded. Its bytes are a function of the
+ * inputs: number, acknowledgement (of what was taken over before), credit. They are built where
+ * they are kept. The digest of all of it is what tests compare.
  */
 #include <string.h>
 
@@ -11,7 +12,7 @@
 
 enum { HEADER_BYTES_MAX = 128 };
 
-/* ------------------------------------------------------------------------------------------ numbered frames */
+/* ---------------------------------------------------------------------- numbered frames */
 
 /* A length-delimited field 1: every frame's header. Its length is below 128: one byte. */
 static size_t header_pack(const struct head_machine *machine, const struct head_peer *peer,
@@ -130,7 +131,7 @@ void head_machine_to_worker(struct head_machine *machine, uint32_t device,
     }
 }
 
-/* ------------------------------------------------------------------------------------------ what is not numbered */
+/* ----------------------------------------------------------------- what is not numbered */
 
 struct resend {
     struct head_machine *machine;
@@ -221,7 +222,10 @@ void head_machine_acks(struct head_machine *machine, bool all, uint64_t credit_s
         uint64_t session = client->peer.session;
         uint64_t credit  = head_core_client_credit(machine->core, session);
 
-        /* Tasks that failed early were reported before they ended: their credit comes back with nothing else to say. */
+        /*
+         * Tasks that failed early were reported before they ended: their credit comes back with
+         * nothing else to say.
+         */
         if (client->peer.connected && (ack_due(&client->peer.link, all) ||
                                        credit >= client->peer.credit_told + credit_step)) {
             bytes = frame_plain(machine, &client->peer, credit, NULL, 0, &length);
@@ -261,7 +265,7 @@ uint32_t head_machine_ask_workers(struct head_machine *machine, const uint8_t *b
     return asked;
 }
 
-/* ------------------------------------------------------------------------------------------ for tests */
+/* ---------------------------------------------------------------------------- for tests */
 
 static void mix_kept(void *user, const uint8_t *bytes, size_t length)
 {

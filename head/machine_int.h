@@ -1,6 +1,8 @@
 /*
- * Inside of the machine: machine.c applies inputs, machine_peers.c knows clients and workers, machine_frames.c what is put out to them, machine_nodes.c knows stores, machine_waits.c says
- * which of them are silent, machine_list.c lists stores, machine_checkpoint.c saves and loads all of it.
+ * Inside of the machine: machine.c applies inputs, machine_peers.c knows clients and workers,
+ * machine_frames.c what is put out to them, machine_nodes.c knows stores, machine_waits.c says
+ * which of them are silent, machine_list.c lists stores, machine_checkpoint.c saves and loads all
+ * of it.
  */
 #ifndef HEAD_MACHINE_INT_H
 #define HEAD_MACHINE_INT_H
@@ -30,8 +32,11 @@ struct head_machine_worker {
     uint32_t device;
     uint32_t host_device;
     uint32_t incarnation;
-    uint32_t
-        over; /* its store has said that this incarnation has ended; 0: of none. In no checkpoint: there is none until the next one is here */
+    /*
+     * its store has said that this incarnation has ended; 0: of none. In no checkpoint: there is
+     * none until the next one is here
+     */
+    uint32_t over;
     uint64_t answered; /* the last request for figures that it has */
     char *host;
     struct pl_list link;

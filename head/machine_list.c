@@ -1,4 +1,7 @@
-/* What `plasmon nodes` lists: the stores that the machine knows, then those that left lately, a page at a time. */
+/*
+ * What `plasmon nodes` lists: the stores that the machine knows, then those that left lately, a
+ * page at a time.
+ */
 #include "head/machine_int.h"
 
 #include <string.h>

@@ -1,16 +1,18 @@
 /*
  * Stores, and leases.
  *
- * A HOST HAS ONE STORE, the memory of its devices. It is known by host and by a number that was drawn when that memory was made
- * (store/host.h), so by something that lives exactly as long as what it stands for: through broken connections, welcomes that were lost, and the
- * death of the process that had it, if another one took it over. Its session outlives its connection:
+ * A HOST HAS ONE STORE, the memory of its devices. It is known by host and by a number that was
+ * drawn when that memory was made (store/host.h), so by something that lives exactly as long as
+ * what it stands for: through broken connections, welcomes that were lost, and the death of the
+ * process that had it, if another one took it over. Its session outlives its connection:
  *
  *   hello -> connected -> (broken -> hello with that memory -> connected ...) -> given up
  *
- * It is given up when it stays away for longer than the lease, or when a store with another memory says hello for the host meanwhile: its
- * devices are gone then, with what lay there, and a store that comes later joins as a fresh one. A second store beside a connected one is
- * refused, and so is a worker that has another memory than the one registered: it is left over from a store that is gone, or its own
- * store has not said hello yet, for which it waits (serve_workers.c).
+ * It is given up when it stays away for longer than the lease, or when a store with another memory
+ * says hello for the host meanwhile: its devices are gone then, with what lay there, and a store
+ * that comes later joins as a fresh one. A second store beside a connected one is refused, and so
+ * is a worker that has another memory than the one registered: it is left over from a store that is
+ * gone, or its own store has not said hello yet, for which it waits (serve_workers.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -98,7 +100,7 @@ static void node_free(struct head_machine_node *node)
     pl_free(node);
 }
 
-/* ------------------------------------------------------------------------------------------ nodes that left */
+/* ---------------------------------------------------------------------- nodes that left */
 
 static void gone_free(struct head_machine_gone *gone)
 {
@@ -115,7 +117,10 @@ void head_machine_gone_add(struct head_machine *machine, struct head_machine_gon
     pl_list_add_tail(&machine->gone, &gone->link);
 }
 
-/* Another store of that host is one that came back, to people. NULL: those alone that left too long ago, or are too many. */
+/*
+ * Another store of that host is one that came back, to people. NULL: those alone that left too long
+ * ago, or are too many.
+ */
 static void gone_forget(struct head_machine *machine, const char *host)
 {
     struct pl_list *pos, *tmp;
@@ -151,7 +156,7 @@ static void gone_remember(struct head_machine *machine,
     gone_forget(machine, NULL);
 }
 
-/* ------------------------------------------------------------------------------------------ giving up */
+/* ---------------------------------------------------------------------------- giving up */
 
 /* It will not come back: neither do its devices, nor their workers. */
 static void node_give_up(struct head_machine *machine, struct head_machine_node *node,
@@ -177,7 +182,7 @@ static void node_give_up(struct head_machine *machine, struct head_machine_node 
     node_free(node);
 }
 
-/* ------------------------------------------------------------------------------------------ hello */
+/* -------------------------------------------------------------------------------- hello */
 
 static struct head_machine_node *node_create(struct head_machine *machine,
                                              const Plasmon__V1__NodeHello *hello)
@@ -268,11 +273,11 @@ plasmon_status_t head_machine_node_change(struct head_machine *machine,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------ time */
+/* --------------------------------------------------------------------------------- time */
 
 /*
- * Nothing is lost with it, or it has said that it leaves and there is nothing to wait for. Else a store whose connection breaks while it is drained
- * comes back like any other.
+ * Nothing is lost with it, or it has said that it leaves and there is nothing to wait for. Else a
+ * store whose connection breaks while it is drained comes back like any other.
  */
 static bool may_go(const struct head_machine *machine, const struct head_machine_node *node)
 {

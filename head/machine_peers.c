@@ -1,5 +1,6 @@
 /*
- * Clients and workers: who is there, what they say, and when they come and go. What is put out to them is in machine_frames.c.
+ * Clients and workers: who is there, what they say, and when they come and go. What is put out to
+ * them is in machine_frames.c.
  */
 #include <string.h>
 
@@ -22,7 +23,7 @@ uint64_t head_machine_session_new(struct head_machine *machine)
     return machine->settings.epoch ^ ++machine->session_last << 1;
 }
 
-/* ------------------------------------------------------------------------------------------ finding */
+/* ------------------------------------------------------------------------------ finding */
 
 struct head_machine_client *head_machine_client_of(const struct head_machine *machine,
                                                    uint64_t session)
@@ -82,7 +83,7 @@ bool head_machine_worker_where(const struct head_machine *machine, uint32_t devi
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------ clients */
+/* ------------------------------------------------------------------------------ clients */
 
 static void client_free(struct head_machine *machine, struct head_machine_client *client)
 {
@@ -275,7 +276,7 @@ plasmon_status_t head_machine_client_change(struct head_machine *machine,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ workers */
+/* ------------------------------------------------------------------------------ workers */
 
 static void worker_free(struct head_machine_worker *worker)
 {

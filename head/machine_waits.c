@@ -1,6 +1,7 @@
 /*
- * Who waits, besides what the core knows: clients that do not read what they are sent, stores that are away or drained, and workers that did not
- * answer in time. For `plasmon doctor`. Nothing of it changes what the machine puts out.
+ * Who waits, besides what the core knows: clients that do not read what they are sent, stores that
+ * are away or drained, and workers that did not answer in time. For `plasmon doctor`. Nothing of it
+ * changes what the machine puts out.
  */
 #include "head/machine_int.h"
 

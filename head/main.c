@@ -1,6 +1,6 @@
 /*
- * plasmon-head: options, signals, and in the embedded default the control socket over which plasmon-store hands it connections. It
- * ends with SIGTERM, SIGINT, or when that socket closes.
+ * plasmon-head: options, signals, and in the embedded default the control socket over which
+ * plasmon-store hands it connections. It ends with SIGTERM, SIGINT, or when that socket closes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -446,7 +446,7 @@ static bool addresses_allowed(const struct settings *settings)
     return true;
 }
 
-/* ----------------------------------------------------------------------------------------------- running */
+/* ------------------------------------------------------------------------------ running */
 
 struct runner {
     struct rpc_loop *loop;
@@ -529,7 +529,7 @@ static void *watch(void *user)
     return NULL;
 }
 
-/* ----------------------------------------------------------------------------------------------- the journal */
+/* -------------------------------------------------------------------------- the journal */
 
 static void serve_has_stored(void *user)
 {
@@ -583,7 +583,7 @@ static plasmon_status_t journal_take(struct settings *settings, struct pl_err *e
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ metrics */
+/* ------------------------------------------------------------------------------ metrics */
 
 static void serve_metrics_wanted(void *user)
 {
@@ -612,11 +612,11 @@ static plasmon_status_t metrics_listen(struct settings *settings, struct runner 
                : head_metrics_create(&config, &settings->config.metrics, err);
 }
 
-/* ------------------------------------------------------------------------------------------------ beginning */
+/* ---------------------------------------------------------------------------- beginning */
 
 /*
- * Who had the journal before, and is stopped, would keep an address of ours until somebody lets it go on, only to end then (EXIT_REPLACED). So it is ended
- * now. One that runs ends by itself.
+ * Who had the journal before, and is stopped, would keep an address of ours until somebody lets it
+ * go on, only to end then (EXIT_REPLACED). So it is ended now. One that runs ends by itself.
  */
 static void end_who_is_stopped(const struct settings *settings)
 {

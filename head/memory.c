@@ -1,15 +1,19 @@
 /*
- * What tasks in flight cost the head: every unfinished task counts the blocks that exist for it - itself with its uses, its encoded
- * launch, its label, its lists - and for each output what was made for it. Tables that grow with the tasks (the ring of a device's
- * launches, a client's ids) are added when somebody asks. They never shrink, so a figure a task only means something while there are
- * many: it is taken whenever there are more than there ever were.
+ * What tasks in flight cost the head: every unfinished task counts the blocks that exist for it -
+ * itself with its uses, its encoded launch, its label, its lists - and for each output what was
+ * made for it. Tables that grow with the tasks (the ring of a device's launches, a client's ids)
+ * are added when somebody asks. They never shrink, so a figure a task only means something while
+ * there are many: it is taken whenever there are more than there ever were.
  */
 #include "head/checkpoint.h"
 #include "head/core_int.h"
 
 #include <string.h>
 
-/* About what the allocator takes for so many, its own word included. It is not asked: that word lies in memory that nobody else needs then. */
+/*
+ * About what the allocator takes for so many, its own word included. It is not asked: that word
+ * lies in memory that nobody else needs then.
+ */
 static uint64_t block_bytes(uint64_t bytes)
 {
     return bytes != 0 ? (bytes + sizeof(size_t) + 15) / 16 * 16 : 0;

@@ -1,12 +1,15 @@
 /*
- * Who holds what memory, for people: for each ref of a client and each published name, how many bytes it shows in which place. Refs may show the
- * same bytes (a snapshot, a view), and then each counts them: the sums of places are in the devices' own figures.
+ * Who holds what memory, for people: for each ref of a client and each published name, how many
+ * bytes it shows in which place. Refs may show the same bytes (a snapshot, a view), and then each
+ * counts them: the sums of places are in the devices' own figures.
  *
- * There may be millions of them, and the head has other things to do: head_holders_look() looks at so many and comes back. What it must remember between
- * two looks is no pointer into the core but a place that is found again: a cursor in the map of sessions, one in the map of a session's refs
- * (pl_map_scan()), and the number of a name (name.c). So each ref and name that is there all the time is looked at once, as it is at that moment; what
- * comes or goes meanwhile, once or not at all; and a version that goes from one ref to another in between may be told twice, or not. Only the largest rows
- * are kept, whatever there is of them.
+ * There may be millions of them, and the head has other things to do: head_holders_look() looks at
+ * so many and comes back. What it must remember between two looks is no pointer into the core but a
+ * place that is found again: a cursor in the map of sessions, one in the map of a session's refs
+ * (pl_map_scan()), and the number of a name (name.c). So each ref and name that is there all the
+ * time is looked at once, as it is at that moment; what comes or goes meanwhile, once or not at
+ * all; and a version that goes from one ref to another in between may be told twice, or not. Only
+ * the largest rows are kept, whatever there is of them.
  *
  * One array is looked at in one go, however many parts it has.
  */
@@ -98,7 +101,7 @@ void head_holders_destroy(struct head_holders *holders)
     pl_free(holders);
 }
 
-/* ------------------------------------------------------------------------------------------ the largest rows */
+/* --------------------------------------------------------------------- the largest rows */
 
 static int compare_numbers(uint64_t x, uint64_t y)
 {
@@ -182,7 +185,7 @@ static void row_add(struct head_holders *holders, uint64_t ref,
     holders->rows[rank] = slot;
 }
 
-/* ------------------------------------------------------------------------------------------------ looking */
+/* ------------------------------------------------------------------------------ looking */
 
 static struct holder_place *place_of(struct head_holders *holders,
                                      const struct head_buffer *buffer)
@@ -426,7 +429,7 @@ plasmon_status_t head_spill_status(struct head_core *core, struct wire_arena *ar
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ pinned */
+/* ------------------------------------------------------------------------------- pinned */
 
 /* Of what is mapped and unused: buffers are marked, for arrays may show the same. */
 static void mapped_add(const struct head_array *array, uint64_t mark,

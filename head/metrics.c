@@ -3,15 +3,20 @@
  *
  *   accept -> [reading] -> [waiting] -> [writing] -> [closing] -> closed
  *
- * One request each, then "Connection: close". Reading ends with the request (metrics_request.h) or its time; waiting with an answer of the head or its time;
- * writing when all is out or its time is over. Closing reads on and throws away until the peer has closed too, for a moment at most: bytes that nobody has
- * read when a socket is closed make the kernel reset the connection, and what the peer was sent is lost with it.
+ * One request each, then "Connection: close". Reading ends with the request (metrics_request.h) or
+ * its time; waiting with an answer of the head or its time; writing when all is out or its time is
+ * over. Closing reads on and throws away until the peer has closed too, for a moment at most: bytes
+ * that nobody has read when a socket is closed make the kernel reset the connection, and what the
+ * peer was sent is lost with it.
  *
- * BOUNDS  A connection has a buffer of one request; texts are shared. When there are peers_max connections, one that waits for nothing of ours gives way to
- * the next that comes: the oldest that has not sent its request, else the oldest that takes its answer. So who holds connections open keeps nobody out, and
- * a scrape, whose request is there with its connection, is disturbed only by more strangers than peers_max in the time that takes.
+ * BOUNDS  A connection has a buffer of one request; texts are shared. When there are peers_max
+ * connections, one that waits for nothing of ours gives way to the next that comes: the oldest that
+ * has not sent its request, else the oldest that takes its answer. So who holds connections open
+ * keeps nobody out, and a scrape, whose request is there with its connection, is disturbed only by
+ * more strangers than peers_max in the time that takes.
  *
- * TEXTS  are made here, of a status that the head's loop packed. One is good for fresh_ms: until then all are told the same, and the head is not asked.
+ * TEXTS  are made here, of a status that the head's loop packed. One is good for fresh_ms: until
+ * then all are told the same, and the head is not asked.
  */
 #include "head/metrics.h"
 
@@ -104,7 +109,7 @@ static uint32_t or_default(uint32_t value, uint32_t otherwise)
     return value != 0 ? value : otherwise;
 }
 
-/* ------------------------------------------------------------------------------------------------ texts */
+/* -------------------------------------------------------------------------------- texts */
 
 static void text_release(struct text *text)
 {
@@ -197,7 +202,7 @@ static struct text *text_of_status(const uint8_t *bytes, size_t length)
     return text;
 }
 
-/* ------------------------------------------------------------------------------------------------ peers */
+/* -------------------------------------------------------------------------------- peers */
 
 static void peer_close(struct head_metrics *metrics, struct peer *peer)
 {
@@ -327,7 +332,7 @@ static struct peer *peer_oldest(struct head_metrics *metrics)
     return writing;
 }
 
-/* ------------------------------------------------------------------------------------------------ the thread */
+/* --------------------------------------------------------------------------- the thread */
 
 static uint32_t peers_max(const struct head_metrics *metrics)
 {
@@ -512,7 +517,7 @@ void head_metrics_answer(struct head_metrics *metrics, uint8_t *reply, size_t le
     pl_fd_raise(metrics->wake_fd);
 }
 
-/* -------------------------------------------------------------------------------------------------- life */
+/* --------------------------------------------------------------------------------- life */
 
 /* Host and port of the address; the host "127.0.0.1" if it names none. false: it is no address. */
 static bool address_split(const char *address, char host[256], char port[8])

@@ -1,9 +1,11 @@
 /*
  * The head's figures for Prometheus over HTTP: GET /metrics at an address of its own, off by default.
  *
- * It has a thread of its own, with which slow and hostile peers have to do: the head's loop is asked for a status at most once a second, whoever and how many
- * they are that want one, and makes no text of it. What is told is what `plasmon metrics` tells: no token, no key, no content of objects; names of nodes and
- * namespaces are in it. It asks for no token and does not encrypt: who may see those figures is decided by who reaches the address.
+ * It has a thread of its own, with which slow and hostile peers have to do: the head's loop is
+ * asked for a status at most once a second, whoever and how many they are that want one, and makes
+ * no text of it. What is told is what `plasmon metrics` tells: no token, no key, no content of
+ * objects; names of nodes and namespaces are in it. It asks for no token and does not encrypt: who
+ * may see those figures is decided by who reaches the address.
  */
 #ifndef HEAD_METRICS_H
 #define HEAD_METRICS_H
@@ -16,7 +18,10 @@ struct head_metrics;
 struct head_metrics_config {
     /* "9464", ":9464": of 127.0.0.1; "host:port", "[::]:9464". Port 0: any that is free. */
     const char *address;
-    /* Status is wanted: head_metrics_answer() follows, soon, from any thread, or does not. On the thread of the listener. */
+    /*
+     * Status is wanted: head_metrics_answer() follows, soon, from any thread, or does not. On the
+     * thread of the listener.
+     */
     void (*ask)(void *user);
     void *user;
     uint32_t request_ms; /* how long a request may take to come; 0: 5 s */

@@ -1,8 +1,10 @@
 /*
- * A request is a line and then fields, a line each, up to an empty one; lines end in CR LF, or in LF alone. What comes in pieces is read again from its
- * beginning with each: it is short. A body is not looked at.
+ * A request is a line and then fields, a line each, up to an empty one; lines end in CR LF, or in
+ * LF alone. What comes in pieces is read again from its beginning with each: it is short. A body is
+ * not looked at.
  *
- * Nothing of a field is used, but what is no field is refused: where two readers see different requests in the same bytes, somebody gets past one of them.
+ * Nothing of a field is used, but what is no field is refused: where two readers see different
+ * requests in the same bytes, somebody gets past one of them.
  */
 #include "head/metrics_request.h"
 

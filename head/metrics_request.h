@@ -1,5 +1,6 @@
 /*
- * The one request that the head's listener for metrics (metrics.h) understands: GET /metrics, HTTP/1.0 or 1.1. A pure function of the bytes that have come.
+ * The one request that the head's listener for metrics (metrics.h) understands: GET /metrics,
+ * HTTP/1.0 or 1.1. A pure function of the bytes that have come.
  *
  * Threads: any.
  */
@@ -14,8 +15,9 @@ enum {
 };
 
 /*
- * What to answer: 200; 400 no HTTP; 404 another target; 405 another method; 414 a target, 431 a head that is too long; 505 another version.
- * 0: it is not whole yet, and what there is of it may become one that gets 200. Once not 0 it stays what it is, whatever follows.
+ * What to answer: 200; 400 no HTTP; 404 another target; 405 another method; 414 a target, 431 a
+ * head that is too long; 505 another version. 0: it is not whole yet, and what there is of it may
+ * become one that gets 200. Once not 0 it stays what it is, whatever follows.
  */
 int head_metrics_request(const char *bytes, size_t length);
 

@@ -1,15 +1,17 @@
 /*
  * Bringing a box of an array to a device.
  *
- * The best case is that it is there: one buffer of the device already holds all of the box (head_move_common). Otherwise a fresh
- * buffer, just as large as the box, is filled from pieces: local ones, peer copies of other devices' buffers, and what the host
- * route delivers. The result is registered as instances of the same tiles, a replica, so that the next reader finds it.
+ * The best case is that it is there: one buffer of the device already holds all of the box
+ * (head_move_common). Otherwise a fresh buffer, just as large as the box, is filled from pieces:
+ * local ones, peer copies of other devices' buffers, and what the host route delivers. The result
+ * is registered as instances of the same tiles, a replica, so that the next reader finds it.
  *
  * A piece comes from another device
- *   peer route: as a piece of the COPY itself: the consumer pulls, one-sided
- *   host route: as a pair SEND (on the source) and RECV (here) that share one order number: each waits for the other's chunks, and
- *               for nothing that has a higher number. Both halves move dense buffers, so a piece that is only part of a buffer
- *               is first copied out on the source's device.
+ *   peer route: as a piece of the COPY itself: the consumer pulls, one-sided host route: as a pair
+ *   SEND (on the source) and RECV (here) that share one order number: each waits for the other's
+ *   chunks, and
+ *               for nothing that has a higher number. Both halves move dense buffers, so a piece
+ *               that is only part of a buffer is first copied out on the source's device.
  */
 #include "head/move_int.h"
 
@@ -54,7 +56,7 @@ bool head_move_direct(const struct head_core *core, const struct head_device *fr
     return from == to || (!from->gone && !head_move_in_halves(core, from, to));
 }
 
-/* -------------------------------------------------------------------------------------- common buffer */
+/* ------------------------------------------------------------------------ common buffer */
 
 /* What a collective makes fails as a whole, whoever reads how much of it. */
 static bool fails_as_one(const struct head_task *task)
@@ -186,7 +188,7 @@ struct head_buffer *head_move_reach(const struct head_core *core, struct head_ar
     return best;
 }
 
-/* -------------------------------------------------------------------------------------------- filling */
+/* ------------------------------------------------------------------------------ filling */
 
 /* What a fill is made of: (source buffer, box). */
 struct plan {

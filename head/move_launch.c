@@ -1,24 +1,34 @@
 /*
- * The launches that fill a buffer from pieces: copies, a function that joins many small ones, halves of transfers; and how what is large is cut.
+ * The launches that fill a buffer from pieces: copies, a function that joins many small ones,
+ * halves of transfers; and how what is large is cut.
  *
- * ONE TO MANY. A large piece is cut, and its parts are launches of their own: who reads a part waits for that part alone, so the bytes run
- * through a chain of devices, each part one behind the last, and no source sends them more than once. When the first of several asks nobody
- * knows of the others, so how finely is decided by what was seen last: after a piece that was passed on while it came the next ones are cut finely,
- * too, until some were wanted by one device alone.
+ * ONE TO MANY. A large piece is cut, and its parts are launches of their own: who reads a part
+ * waits for that part alone, so the bytes run through a chain of devices, each part one behind the
+ * last, and no source sends them more than once. When the first of several asks nobody knows of the
+ * others, so how finely is decided by what was seen last: after a piece that was passed on while it
+ * came the next ones are cut finely, too, until some were wanted by one device alone.
  *
- * MANY SMALL PARTS that lie one behind the other in what is read come by a function that reads them where they are (`concatenate`; one
- * kernel on a GPU) and not by a copy each. Where some are still being made it waits for all of them, and fails with any. Whoever
- * reads all of what it fills would, too; others must not, so until its sources are made nobody finds a part of it (head_move_joint).
+ * MANY SMALL PARTS that lie one behind the other in what is read come by a function that reads them
+ * where they are (`concatenate`; one kernel on a GPU) and not by a copy each. Where some are still
+ * being made it waits for all of them, and fails with any. Whoever reads all of what it fills
+ * would, too; others must not, so until its sources are made nobody finds a part of it
+ * (head_move_joint).
  */
 #include "head/move_int.h"
 
-/* Of pieces up to so much one kernel is sooner done than a copy each: at 350 GB/s a quarter of a MiB takes less than what begins a copy. */
+/*
+ * Of pieces up to so much one kernel is sooner done than a copy each: at 350 GB/s a quarter of a
+ * MiB takes less than what begins a copy.
+ */
 #define SMALL_BYTES     (UINT64_C(256) << 10)
 #define SMALL_BYTES_ALL (UINT64_C(4) << 20)
 #define JOIN_MAX        64u /* pieces of one function, as many as a kernel takes */
 /* With so many more to come the first launch goes to its device by itself. */
 #define GO_PARTS 8u
-/* So many large pieces that one device alone wanted, one after the other, and the next ones are cut for one alone. */
+/*
+ * So many large pieces that one device alone wanted, one after the other, and the next ones are cut
+ * for one alone.
+ */
 #define CUT_FINELY 8u
 
 void head_move_start_copy(struct head_core *core, struct head_buffer *dst,
@@ -61,7 +71,10 @@ static bool along_axis(const struct pl_box *frame, const struct pl_box *box,
     return true;
 }
 
-/* Each piece so small, and all of them together, that what begins their copies takes longer than their bytes do. */
+/*
+ * Each piece so small, and all of them together, that what begins their copies takes longer than
+ * their bytes do.
+ */
 static bool all_small(const struct pl_vec *pieces)
 {
     uint64_t bytes = 0;
@@ -78,7 +91,10 @@ static bool all_small(const struct pl_vec *pieces)
     return true;
 }
 
-/* One behind the other along *out_axis, none of them cut, and such that a launch on dst's device reads them where they lie; they are put in order. */
+/*
+ * One behind the other along *out_axis, none of them cut, and such that a launch on dst's device
+ * reads them where they lie; they are put in order.
+ */
 static bool in_a_row(const struct head_buffer *dst, struct pl_vec *pieces,
                      uint64_t *out_axis)
 {

@@ -1,16 +1,21 @@
 /*
  * From which of the buffers that have it a box is brought to a device (head_move_source).
  *
- * Of several sources a large piece comes from the one that the fewest others read, and that may be a replica which is itself being filled.
- * Between hosts, where what a source sends is less, that begins with smaller pieces; what is not cut there goes as a tree: from whoever will
- * have sent it first.
+ * Of several sources a large piece comes from the one that the fewest others read, and that may be
+ * a replica which is itself being filled. Between hosts, where what a source sends is less, that
+ * begins with smaller pieces; what is not cut there goes as a tree: from whoever will have sent it
+ * first.
  *
- * What is small and still to be made comes from who makes it, not from who will copy it. That one often has the least to do, and so each of three devices that want
- * the same 240 KB would have it a copy later than the one before.
+ * What is small and still to be made comes from who makes it, not from who will copy it. That one
+ * often has the least to do, and so each of three devices that want the same 240 KB would have it a
+ * copy later than the one before.
  */
 #include "head/move_int.h"
 
-/* Of a 256th of config.chain_bytes (1 MiB) on, which takes longer than it takes to begin, it matters who else is sent to. */
+/*
+ * Of a 256th of config.chain_bytes (1 MiB) on, which takes longer than it takes to begin, it
+ * matters who else is sent to.
+ */
 #define TREE_FRACTION 256u
 #define HOPS_MAX      8u
 
@@ -24,7 +29,10 @@ uint64_t head_move_tree_bytes(const struct head_core *core)
     return core->config.chain_bytes / TREE_FRACTION;
 }
 
-/* The buffer of another host that it is being received from; NULL: it is there, is made here, or has been sent. */
+/*
+ * The buffer of another host that it is being received from; NULL: it is there, is made here, or
+ * has been sent.
+ */
 static const struct head_buffer *received_from(struct head_core *core,
                                                const struct head_buffer *buffer,
                                                const struct pl_box *box)
@@ -59,7 +67,10 @@ static unsigned hops(struct head_core *core, const struct head_buffer *buffer,
     return count;
 }
 
-/* Bytes of the box that are on their way from this buffer to other devices. Looks at a few readers only: more are too many anyhow. */
+/*
+ * Bytes of the box that are on their way from this buffer to other devices. Looks at a few readers
+ * only: more are too many anyhow.
+ */
 static uint64_t leaving(const struct head_buffer *buffer, const struct pl_box *box)
 {
     uint64_t bytes = 0;
@@ -88,7 +99,10 @@ static bool is_small(const struct head_core *core, const struct pl_box *box, uin
     return head_move_box_bytes(box, dtype) < head_move_tree_bytes(core);
 }
 
-/* Bytes that a link has to carry before it can carry this box from here. What is cut does not wait until all of it is here. 0: so few that it does not matter. */
+/*
+ * Bytes that a link has to carry before it can carry this box from here. What is cut does not wait
+ * until all of it is here. 0: so few that it does not matter.
+ */
 static uint64_t bytes_before(struct head_core *core, const struct head_buffer *from,
                              const struct pl_box *box, const struct head_device *to)
 {
@@ -104,8 +118,9 @@ static uint64_t bytes_before(struct head_core *core, const struct head_buffer *f
 }
 
 /*
- * Between hosts: how long until all of the box has come from here, by what was measured: behind what leaves this buffer before, and not before it came here,
- * which is at the same time for what is cut, and one after the other else. 0: too little was measured.
+ * Between hosts: how long until all of the box has come from here, by what was measured: behind
+ * what leaves this buffer before, and not before it came here, which is at the same time for what
+ * is cut, and one after the other else. 0: too little was measured.
  */
 static uint64_t arrival_ns(struct head_core *core, const struct head_buffer *from,
                            const struct pl_box *box, const struct head_device *to)
@@ -129,8 +144,8 @@ static uint64_t arrival_ns(struct head_core *core, const struct head_buffer *fro
 }
 
 /*
- * By what was measured it is there in less than two thirds of the time: a host with a slow network is not the link that others wait for, and figures of
- * one network differ by less.
+ * By what was measured it is there in less than two thirds of the time: a host with a slow network
+ * is not the link that others wait for, and figures of one network differ by less.
  */
 static bool much_sooner(uint64_t ns, uint64_t than_ns)
 {
@@ -138,9 +153,11 @@ static bool much_sooner(uint64_t ns, uint64_t than_ns)
 }
 
 /*
- * One whose worker is there, then one from which something gets through, then one on a node that stays, then one that holds all of it, then one on the same host, then, unless it is small, the one whose bytes are there much sooner, then the one
- * that can send it first; then one that is
- * there already, then, if it is small, one that is no copy of another, then the device with the least to do.
+ * One whose worker is there, then one from which something gets through, then one on a node that
+ * stays, then one that holds all of it, then one on the same host, then, unless it is small, the
+ * one whose bytes are there much sooner, then the one that can send it first; then one that is
+ * there already, then, if it is small, one that is no copy of another, then the device with the
+ * least to do.
  */
 static bool better_source(struct head_core *core, const struct head_instance *a,
                           const struct head_instance *b, const struct pl_box *box,

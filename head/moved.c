@@ -1,6 +1,7 @@
 /*
- * What workers moved, as they report it: by route, and from device to device; and the time that they spent. A worker counts from its own start on,
- * so what it had counted when it was replaced is kept beside what the next one counts: a sum never goes down while the head lives. It is not in a
+ * What workers moved, as they report it: by route, and from device to device; and the time that
+ * they spent. A worker counts from its own start on, so what it had counted when it was replaced is
+ * kept beside what the next one counts: a sum never goes down while the head lives. It is not in a
  * checkpoint: a new head begins with what the workers that it finds have counted.
  */
 #include "head/core_int.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ taking */
+/* ------------------------------------------------------------------------------- taking */
 
 void head_moved_take(struct head_core *core, struct head_device *device,
                      const Plasmon__V1__WorkerStats *stats)
@@ -94,7 +95,7 @@ void head_moved_replaced(struct head_device *device)
     pl_vec_clear(&device->pairs);
 }
 
-/* ------------------------------------------------------------------------------------------------ telling */
+/* ------------------------------------------------------------------------------ telling */
 
 plasmon_status_t head_moved_status(const struct head_core *core, struct wire_arena *arena,
                                    Plasmon__V1__StatusReply *out)

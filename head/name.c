@@ -1,13 +1,16 @@
 /*
- * Published names: how clients share arrays, within a namespace. A name holds a snapshot of its own, so what its publisher writes later is
- * not seen under it; who looks it up gets another, so that writing to it forks.
+ * Published names: how clients share arrays, within a namespace. A name holds a snapshot of its
+ * own, so what its publisher writes later is not seen under it; who looks it up gets another, so
+ * that writing to it forks.
  *
- * FINDING ONE takes the same time however many there are: core->names_by_hash has the first of those whose keys have the same hash, the others hang
- * behind it. Keys come from clients, so the hash is the beginning of their SHA-256: for a chain of three somebody would have to find three texts that agree
- * in 64 bits of it.
+ * FINDING ONE takes the same time however many there are: core->names_by_hash has the first of
+ * those whose keys have the same hash, the others hang behind it. Keys come from clients, so the
+ * hash is the beginning of their SHA-256: for a chain of three somebody would have to find three
+ * texts that agree in 64 bits of it.
  *
- * GOING ON WITH A LIST of them, after a pause in which some came and went: core->names is in the order of their numbers, and new ones go to its end. Who
- * remembers the number of the next one finds it, or the first behind it if it has gone.
+ * GOING ON WITH A LIST of them, after a pause in which some came and went: core->names is in the
+ * order of their numbers, and new ones go to its end. Who remembers the number of the next one
+ * finds it, or the first behind it if it has gone.
  */
 #include "head/core_int.h"
 

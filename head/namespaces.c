@@ -1,4 +1,7 @@
-/* The namespaces file: see namespaces.h. The parser looks at bytes alone, so that anything may be given to it. */
+/*
+ * The namespaces file: see namespaces.h. The parser looks at bytes alone, so that anything may be
+ * given to it.
+ */
 #include "head/namespaces.h"
 
 #include <ctype.h>
@@ -256,7 +259,7 @@ void head_namespaces_finish(struct head_namespaces *namespaces)
     *namespaces = (struct head_namespaces){.tokens = NULL};
 }
 
-/* ----------------------------------------------------------------------------------------------- files */
+/* -------------------------------------------------------------------------------- files */
 
 static plasmon_status_t tokens_read(const char *path, struct head_namespaces *out,
                                     struct pl_err *err)

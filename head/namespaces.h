@@ -1,5 +1,6 @@
 /*
- * The file that `plasmon-head --namespaces` reads: which namespaces there are, what each may use, and its token.
+ * The file that `plasmon-head --namespaces` reads: which namespaces there are, what each may use,
+ * and its token.
  *
  *   # all that follows a '#' is a comment
  *   [team-a]
@@ -12,8 +13,9 @@
  *   [default]                   for those who name none; without quotas when it is left out
  *   sessions = 100
  *
- * A quota that is left out is none. With this file there are no other namespaces. Whoever comes with a namespace's token is in it, and may do
- * nothing that concerns the whole cluster; whoever has the cluster's token may choose.
+ * A quota that is left out is none. With this file there are no other namespaces. Whoever comes
+ * with a namespace's token is in it, and may do nothing that concerns the whole cluster; whoever
+ * has the cluster's token may choose.
  */
 #ifndef HEAD_NAMESPACES_H
 #define HEAD_NAMESPACES_H
@@ -48,15 +50,19 @@ plasmon_status_t head_namespaces_parse(const char *text, size_t length,
 plasmon_status_t head_namespaces_read(const char *path, struct head_namespaces *out,
                                       struct pl_err *err) PL_MUST_CHECK;
 void head_namespaces_finish(struct head_namespaces *namespaces); /* zeroed is fine */
-/* What to tell the head's machine: the records of what the file says, to `tell`. Without entries: that there are none. */
+/*
+ * What to tell the head's machine: the records of what the file says, to `tell`. Without entries:
+ * that there are none.
+ */
 void head_namespaces_tell(const struct head_namespaces *namespaces,
                           void (*tell)(void *user, const struct head_input *input),
                           void *user);
 /* Whose token number `index` of `tokens` is. */
 const char *head_namespaces_token_name(const struct head_namespaces *namespaces, int index);
 /*
- * Do the namespaces' tokens mean what they are for, beside the cluster's and the one of before ("": none)? EINVAL: one of them is the cluster's, which lets
- * its holder do everything, or the cluster has none, so that whoever gives none may do that.
+ * Do the namespaces' tokens mean what they are for, beside the cluster's and the one of before ("":
+ * none)? EINVAL: one of them is the cluster's, which lets its holder do everything, or the cluster
+ * has none, so that whoever gives none may do that.
  */
 plasmon_status_t head_namespaces_beside(const struct head_namespaces *namespaces,
                                         const char *token, const char *token_before,

@@ -3,20 +3,22 @@
  *
  *   array --fragments--> tile --instances--> buffer --> device
  *
- * An array is a version: disjoint fragments that cover its extent. A fragment shows a box of a tile; a tile is content that one
- * task makes and nobody changes. An instance says: this box of that tile lies in this buffer. So writing never changes a tile; it
- * makes a new one and points fragments of one array to it, and a snapshot is a copy of the fragment list.
+ * An array is a version: disjoint fragments that cover its extent. A fragment shows a box of a
+ * tile; a tile is content that one task makes and nobody changes. An instance says: this box of
+ * that tile lies in this buffer. So writing never changes a tile; it makes a new one and points
+ * fragments of one array to it, and a snapshot is a copy of the fragment list.
  *
  * INVARIANTS (head_core_check)
  *
  *   (1) The fragments of an array are disjoint and cover its extent; each lies in its tile's box.
  *   (2) An instance's box lies in its tile's box and in its buffer's frame.
  *   (3) Instances of different tiles in one buffer have disjoint boxes: a byte has one meaning.
- *   (4) A buffer's refs are its instances and the uses of unfinished tasks; a tile's are its fragments and, while its task is
- *       unfinished, one more. Whoever drops the last one frees it, through buffer_release and tile_release alone.
+ *   (4) A buffer's refs are its instances and the uses of unfinished tasks; a tile's are its
+ *       fragments and, while its task is unfinished, one more. Whoever drops the last one frees it,
+ *       through buffer_release and tile_release alone.
  *
- * A tile whose last fragment went has no meaning any more; its instances go with it, and with them the buffers, unless a task
- * still uses them.
+ * A tile whose last fragment went has no meaning any more; its instances go with it, and with them
+ * the buffers, unless a task still uses them.
  */
 #include "head/core_int.h"
 
@@ -36,7 +38,7 @@ static _Thread_local struct pl_pool tile_pool = PL_POOL_INIT(struct head_tile, S
 static _Thread_local struct pl_pool fragment_pool =
     PL_POOL_INIT(struct head_fragment, SPARE_MAX);
 
-/* ------------------------------------------------------------------------------------------- failures */
+/* ----------------------------------------------------------------------------- failures */
 
 struct head_failure *head_failure_create(plasmon_status_t status, uint64_t first_task,
                                          uint64_t first_client, const char *format, ...)
@@ -80,7 +82,7 @@ void head_failure_release(struct head_failure *failure)
     pl_free(failure);
 }
 
-/* -------------------------------------------------------------------------------------------- buffers */
+/* ------------------------------------------------------------------------------ buffers */
 
 struct head_buffer *head_buffer_restore(struct head_core *core, struct head_device *device,
                                         uint64_t id, const struct pl_box *frame,
@@ -199,7 +201,7 @@ void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
     pl_free(buffer);
 }
 
-/* ------------------------------------------------------------------------------------------ instances */
+/* ---------------------------------------------------------------------------- instances */
 
 void head_instance_add(struct head_core *core, struct head_tile *tile,
                        struct head_buffer *buffer, const struct pl_box *box)
@@ -389,7 +391,7 @@ bool head_tile_missing(const struct head_tile *tile)
            && !head_tile_covered(tile, NULL, &tile->box);
 }
 
-/* ---------------------------------------------------------------------------------------------- tiles */
+/* -------------------------------------------------------------------------------- tiles */
 
 void head_tile_fail(struct head_core *core, struct head_tile *tile,
                     struct head_failure *failure)
@@ -529,7 +531,7 @@ bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_ar
     return false;
 }
 
-/* --------------------------------------------------------------------------------------------- arrays */
+/* ------------------------------------------------------------------------------- arrays */
 
 static uint64_t bytes_of(const struct head_array *array, const struct pl_box *box)
 {
@@ -537,7 +539,8 @@ static uint64_t bytes_of(const struct head_array *array, const struct pl_box *bo
 }
 
 /*
- * Of as many fragments the list is looked through; more are found by where they are. (Arrays in 16 or 32 parts are usual; an index launch may make 65536.)
+ * Of as many fragments the list is looked through; more are found by where they are. (Arrays in 16
+ * or 32 parts are usual; an index launch may make 65536.)
  */
 #define FRAGMENTS_FEW 40u
 
@@ -729,8 +732,9 @@ void head_array_map(struct head_core *core, struct head_array *array)
 }
 
 /*
- * A client pins whole buffers (store/table.h), and a writer in place waits for that pin, whatever boxes the two are about: it would
- * wait for as long as the client looks, and everything behind it too. So a mapped buffer is not written in place at all.
+ * A client pins whole buffers (store/table.h), and a writer in place waits for that pin, whatever
+ * boxes the two are about: it would wait for as long as the client looks, and everything behind it
+ * too. So a mapped buffer is not written in place at all.
  */
 bool head_buffer_mapped(const struct head_buffer *buffer)
 {
@@ -790,7 +794,10 @@ void head_array_release(struct head_core *core, struct head_array *array)
     core->counts.arrays--;
 }
 
-/* All that the box meets is one fragment of that box, the last one: it shows another tile from now on, and nothing else changes. */
+/*
+ * All that the box meets is one fragment of that box, the last one: it shows another tile from now
+ * on, and nothing else changes.
+ */
 static bool shows_another(struct head_core *core, struct head_array *array,
                           const struct pl_box *box, struct head_tile *tile)
 {
@@ -885,7 +892,10 @@ bool head_array_whole(const struct head_array *array)
     return true;
 }
 
-/* Of few fragments, the first that meets the box; failed: of those that have failed, which are asked for that first, for hardly one has. */
+/*
+ * Of few fragments, the first that meets the box; failed: of those that have failed, which are
+ * asked for that first, for hardly one has.
+ */
 static struct head_fragment *first_of_few(const struct head_array *array,
                                           const struct pl_box *box, bool failed)
 {

@@ -3,8 +3,9 @@
  *
  *   ref -> array (a version) -> fragments -> tiles (content) -> instances -> buffers (memory of one device)
  *
- * A write gives an array new fragments of new tiles; other versions go on showing the old ones. Content is found in a buffer through
- * an instance, and buffers know who reads and writes them: from that come the edges between launches (hazard.c).
+ * A write gives an array new fragments of new tiles; other versions go on showing the old ones.
+ * Content is found in a buffer through an instance, and buffers know who reads and writes them:
+ * from that come the edges between launches (hazard.c).
  */
 #ifndef HEAD_OBJECT_H
 #define HEAD_OBJECT_H
@@ -23,8 +24,8 @@ struct head_task;
 /* Why something failed; shared by everything that failed because of it. */
 struct head_failure {
     uint32_t refs;
-    bool
-        loss; /* of something that may be made again: whoever it meets may run again (loss.c) */
+    /* of something that may be made again: whoever it meets may run again (loss.c) */
+    bool loss;
     plasmon_status_t status;
     uint64_t first_task;
     uint64_t first_client;
@@ -32,8 +33,9 @@ struct head_failure {
 };
 
 /*
- * One allocation. refs: instances in it, and uses by unfinished tasks. Freed at zero, by buffer_release alone. Retired (retire.c) when
- * nothing but launches of its device that were sent can reach it.
+ * One allocation. refs: instances in it, and uses by unfinished tasks. Freed at zero, by
+ * buffer_release alone. Retired (retire.c) when nothing but launches of its device that were sent
+ * can reach it.
  */
 struct head_buffer {
     uint64_t id;
@@ -50,15 +52,21 @@ struct head_buffer {
     bool leaving;          /* nothing that gets a number from now on will name it */
     uint64_t kept;         /* of head_core.plan: it is not spilled while that is planned */
     uint64_t counted;      /* of head_core.counted_last: its bytes are in that sum */
-    uint64_t
-        spoiled_at; /* number of a loss; of those who were to write it and were given up in that one, having begun .. */
+    /*
+     * number of a loss; of those who were to write it and were given up in that one, having begun
+     * ..
+     */
+    uint64_t spoiled_at;
     uint64_t spoiled_by; /* .. the first one's order (spared.c) */
     struct head_spilled
         *spilled; /* it lies in host memory or a file (spill.h); NULL: on its device */
     bool donatable;
-    bool
-        replica; /* every byte in it exists elsewhere: may be dropped under memory pressure. By head_buffer_replica_set() */
-    bool told;   /* its worker was told to make it, .. */
+    /*
+     * every byte in it exists elsewhere: may be dropped under memory pressure. By
+     * head_buffer_replica_set()
+     */
+    bool replica;
+    bool told;         /* its worker was told to make it, .. */
     bool told_replica; /* .. and counts it as a replica for as long as it is there */
     struct pl_list device_link;
     struct pl_list recent_link; /* head_device.recent */
@@ -92,8 +100,8 @@ struct head_instance {
 };
 
 /*
- * Content. refs: fragments that show it, and the unfinished task that makes it. Without refs it has no bytes, and exists only as far as
- * lineage (lineage.h) needs its name.
+ * Content. refs: fragments that show it, and the unfinished task that makes it. Without refs it has
+ * no bytes, and exists only as far as lineage (lineage.h) needs its name.
  */
 struct head_tile {
     uint32_t refs;
@@ -156,12 +164,12 @@ struct head_array {
     uint64_t since_ms;   /* it exists in this process */
     uint64_t put_offset; /* next byte of a put in pieces; UINT64_MAX: none going on */
     bool put_replica;    /* then: a second copy is to be made of it (second.c) */
-    struct pl_list
-        nexts;   /* head_next.link: of the frame that is being planned (lookahead.c) */
+    /* head_next.link: of the frame that is being planned (lookahead.c) */
+    struct pl_list nexts;
     bool mapped; /* a client looks at its buffers: nothing in them is written in place */
     struct pl_list mapped_link; /* head_core.mapped */
-    bool
-        apart; /* a shadow with copies of its own: what it shows may be written in place elsewhere */
+    /* a shadow with copies of its own: what it shows may be written in place elsewhere */
+    bool apart;
     struct pl_list shadows; /* head_shadow.array_link */
     const struct head_device
         *root; /* an unfinished call on it holds this (roots.c); NULL: none */
@@ -196,9 +204,15 @@ struct head_use {
 };
 
 /* ---- retire.c */
-/* Will no launch that gets a number from now on name it? It stays so, unless a spill is taken back; device->bytes_live is without it then. */
+/*
+ * Will no launch that gets a number from now on name it? It stays so, unless a spill is taken back;
+ * device->bytes_live is without it then.
+ */
 bool head_buffer_leaves(struct head_buffer *buffer);
-/* It is a replica, or none any more. What its worker counts it as is put right in the status (head_device.replica_off). */
+/*
+ * It is a replica, or none any more. What its worker counts it as is put right in the status
+ * (head_device.replica_off).
+ */
 void head_buffer_replica_set(struct head_buffer *buffer, bool replica);
 /* Its worker is told to make it, and what it is. */
 void head_buffer_tell(struct head_buffer *buffer);
@@ -254,10 +268,16 @@ void head_tile_free(struct head_core *core, struct head_tile *tile);
 void head_instance_add(struct head_core *core, struct head_tile *tile,
                        struct head_buffer *buffer, const struct pl_box *box);
 void head_instance_remove(struct head_core *core, struct head_instance *instance);
-/* Something else is about to be written over `box` of the buffer: no tile whose task has an order before `before` may be found there any more. */
+/*
+ * Something else is about to be written over `box` of the buffer: no tile whose task has an order
+ * before `before` may be found there any more.
+ */
 void head_buffer_forget(struct head_core *core, struct head_buffer *buffer,
                         const struct pl_box *box, uint64_t before);
-/* The same of all of it, which a launch overwrites in place: other copies that somebody still needs are no replicas any more, nor is what is made there. */
+/*
+ * The same of all of it, which a launch overwrites in place: other copies that somebody still needs
+ * are no replicas any more, nor is what is made there.
+ */
 void head_buffer_overwrite(struct head_core *core, struct head_buffer *buffer,
                            const struct pl_box *box);
 /* Without this buffer: what else it lies in is no replica any more, which could be dropped. */
@@ -279,8 +299,9 @@ bool head_tile_missing(const struct head_tile *tile);
 void head_array_map(struct head_core *core, struct head_array *array);
 bool head_buffer_mapped(const struct head_buffer *buffer);
 /*
- * Does another array show any of `box` of the tile, so that it must not be written over in `buffer`? A shadow that lies apart does not mind where the
- * tile has other copies. buffer NULL: does one that is charged for it?
+ * Does another array show any of `box` of the tile, so that it must not be written over in
+ * `buffer`? A shadow that lies apart does not mind where the tile has other copies. buffer NULL:
+ * does one that is charged for it?
  */
 bool head_tile_held_elsewhere(const struct head_tile *tile, const struct head_array *array,
                               const struct pl_box *box, const struct head_buffer *buffer);
@@ -296,8 +317,8 @@ struct head_array *head_array_snapshot(struct head_core *core, struct head_space
                                        const struct head_array *array,
                                        const struct pl_box *box);
 /*
- * The fragments that meet the box: the first one, and from each the next by `met`, in the order of the list. They stay so until the array changes, or this is
- * asked of it again.
+ * The fragments that meet the box: the first one, and from each the next by `met`, in the order of
+ * the list. They stay so until the array changes, or this is asked of it again.
  */
 struct head_fragment *head_array_meet(const struct head_array *array,
                                       const struct pl_box *box);
@@ -315,8 +336,9 @@ Plasmon__V1__MemoryState head_buffer_state(const struct head_buffer *buffer);
 
 /* ---- shadow.c */
 /*
- * A task is about to write over the box of the array in `original`, where it lies: a version is kept if it is time. false: that one stays where it is, and the
- * task needs other memory; never with in_place_only.
+ * A task is about to write over the box of the array in `original`, where it lies: a version is
+ * kept if it is time. false: that one stays where it is, and the task needs other memory; never
+ * with in_place_only.
  */
 bool head_shadow_keep(struct head_core *core, struct head_array *array,
                       const struct pl_box *box, const struct head_buffer *original,
@@ -334,7 +356,10 @@ void head_shadow_give_way(struct head_core *core, const struct head_device *devi
                           uint64_t bytes);
 /* Bytes may have been lost: those that lack any go. */
 void head_shadow_lost(struct head_core *core);
-/* Bytes of the tile that a shadow, or a root, alone had will never be there: that fails it, and not what the tile still shows elsewhere. */
+/*
+ * Bytes of the tile that a shadow, or a root, alone had will never be there: that fails it, and not
+ * what the tile still shows elsewhere.
+ */
 void head_shadow_fail(struct head_core *core, struct head_tile *tile,
                       const struct pl_box *box, struct head_failure *failure);
 
@@ -344,8 +369,9 @@ void head_buffer_lose(struct head_core *core, struct head_buffer *buffer, const 
 
 /* ---- hazard.c */
 /*
- * The launch points that a use must wait for go into after (uint64_t, duplicates removed by the caller); tasks whose results it reads
- * get into producers (struct head_task *). reads: it needs the content. write: it changes it.
+ * The launch points that a use must wait for go into after (uint64_t, duplicates removed by the
+ * caller); tasks whose results it reads get into producers (struct head_task *). reads: it needs
+ * the content. write: it changes it.
  */
 void head_hazard_collect(struct head_buffer *buffer, const struct pl_box *box, bool reads,
                          bool write, struct pl_vec *after, struct pl_vec *producers);
@@ -360,29 +386,45 @@ void head_use_unlink(struct head_use *use);
 void head_written_forget(struct head_buffer *buffer);
 
 /* ---- move.c */
-/* A buffer on `device` in which the whole box of the array is to be found, copying if need be. exact: its frame is the box. NULL: *out_failure. */
+/*
+ * A buffer on `device` in which the whole box of the array is to be found, copying if need be.
+ * exact: its frame is the box. NULL: *out_failure.
+ */
 struct head_buffer *head_move_read(struct head_core *core, struct head_array *array,
                                    const struct pl_box *box, struct head_device *device,
                                    bool exact, struct head_failure **out_failure);
-/* Would some of the box of the tile come from another host? false, too, if it is nowhere that it could come from. */
+/*
+ * Would some of the box of the tile come from another host? false, too, if it is nowhere that it
+ * could come from.
+ */
 bool head_move_from_afar(struct head_core *core, struct head_tile *tile,
                          const struct pl_box *box, const struct head_device *to);
-/* A buffer, there or on a device whose memory it has mapped, with all of the box side by side: a launch of the device can read it where it is. */
+/*
+ * A buffer, there or on a device whose memory it has mapped, with all of the box side by side: a
+ * launch of the device can read it where it is.
+ */
 struct head_buffer *head_move_reach(const struct head_core *core, struct head_array *array,
                                     const struct pl_box *box,
                                     const struct head_device *device);
-/* A buffer on `device` that already holds the whole box of the array; NULL. exclusive: nobody else may need that part of it. */
+/*
+ * A buffer on `device` that already holds the whole box of the array; NULL. exclusive: nobody else
+ * may need that part of it.
+ */
 struct head_buffer *head_move_common(struct head_array *array, const struct pl_box *box,
                                      struct head_device *device, bool exclusive);
 /*
- * The pieces (struct head_piece, appended; their sources are held for the caller in io_held, struct head_buffer *) that fill operand number
- * `operand`, a fresh buffer whose frame is the box. false: no route; *out_failure.
+ * The pieces (struct head_piece, appended; their sources are held for the caller in io_held, struct
+ * head_buffer *) that fill operand number `operand`, a fresh buffer whose frame is the box. false:
+ * no route; *out_failure.
  */
 bool head_move_pieces(struct head_core *core, struct head_array *array,
                       const struct pl_box *box, struct head_buffer *dst, uint32_t operand,
                       struct pl_vec *io_pieces, struct pl_vec *io_held,
                       struct head_failure **out_failure);
-/* It is being filled by one launch that fails with any of several others: only who reads all of it may find it. */
+/*
+ * It is being filled by one launch that fails with any of several others: only who reads all of it
+ * may find it.
+ */
 bool head_move_joint(const struct head_buffer *buffer);
 /* Pieces of so many bytes are large, and cut (move_source.c). */
 uint64_t head_move_large_bytes(const struct head_core *core);
@@ -390,7 +432,10 @@ uint64_t head_move_large_bytes(const struct head_core *core);
 uint32_t head_move_parts(const struct head_core *core, uint64_t bytes,
                          const struct head_device *from, const struct head_device *to,
                          uint32_t links);
-/* Between hosts, of what is not large but more than this it matters who else is sent to: it goes as a tree. */
+/*
+ * Between hosts, of what is not large but more than this it matters who else is sent to: it goes as
+ * a tree.
+ */
 uint64_t head_move_tree_bytes(const struct head_core *core);
 /* Does a launch of `to` read memory of `from` itself, and needs no launch there? */
 bool head_move_direct(const struct head_core *core, const struct head_device *from,

@@ -1,20 +1,24 @@
 /*
  * Functions that run for nobody.
  *
- * When a session ends, its tasks that nobody else needs are marked: no ref, name, record or copy shows what they make, and whoever was to read it
- * is marked, too. What has not been sent is skipped at once. What has been sent runs, since it is on its way or on the device, and mostly ends before
- * anybody could stop it.
+ * When a session ends, its tasks that nobody else needs are marked: no ref, name, record or copy
+ * shows what they make, and whoever was to read it is marked, too. What has not been sent is
+ * skipped at once. What has been sent runs, since it is on its way or on the device, and mostly
+ * ends before anybody could stop it.
  *
- * One that does not end would keep its stream, and whatever needs a quiet device (code that is to be loaded, a graph that is to be recorded, a
- * checkpoint of the journal), from everybody else, and nobody is left who could cancel it. So:
+ * One that does not end would keep its stream, and whatever needs a quiet device (code that is to
+ * be loaded, a graph that is to be recorded, a checkpoint of the journal), from everybody else, and
+ * nobody is left who could cancel it. So:
  *
  *   - When its worker dies it is not run again (worker_back.c).
- *   - When it has been the oldest unfinished launch of its device for HEAD_ORPHAN_MS, with all that it waits for on other devices done, it is
- *     cancelled by force, as its client could have done. The oldest, because then nothing before it on the device is what takes so long: a launch
- *     of somebody else is never ended for one that only waits behind it.
+ *   - When it has been the oldest unfinished launch of its device for HEAD_ORPHAN_MS, with all that
+ *     it waits for on other devices done, it is cancelled by force, as its client could have done.
+ *     The oldest, because then nothing before it on the device is what takes so long: a launch of
+ *     somebody else is never ended for one that only waits behind it.
  *
- * The clock is that of ticks, which are inputs of the machine: a head that is started again from its journal comes to the same decisions. It needs no
- * place in a checkpoint, for one is made only when nothing is unfinished.
+ * The clock is that of ticks, which are inputs of the machine: a head that is started again from
+ * its journal comes to the same decisions. It needs no place in a checkpoint, for one is made only
+ * when nothing is unfinished.
  */
 #include "base/log.h"
 #include "head/core_int.h"

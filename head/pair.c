@@ -4,18 +4,20 @@
  *   CLOSED -> opening -> OPEN -> closing -> CLOSED
  *        \________|________|________|____> breaking -> CLOSED
  *
- * OPENED AND CLOSED IN ORDER. Both halves of an OPEN share an order number, like those of a transfer; a transfer that gets its number behind
- * it goes by the pair, one behind a CLOSE does not. A worker makes and ends a communicator only when nothing is on its device, so
- * what a pair costs is a pause of both devices: it is opened when enough bytes went another way (more each time that it broke),
- * and closed when another one needs its place or its memory.
+ * OPENED AND CLOSED IN ORDER. Both halves of an OPEN share an order number, like those of a
+ * transfer; a transfer that gets its number behind it goes by the pair, one behind a CLOSE does
+ * not. A worker makes and ends a communicator only when nothing is on its device, so what a pair
+ * costs is a pause of both devices: it is opened when enough bytes went another way (more each time
+ * that it broke), and closed when another one needs its place or its memory.
  *
- * BROKEN. Somebody reports trouble, both sides report that the same transfer is stuck (one side alone only waits for the other), or a
- * worker was restarted. Both are told. The receiver answers when it is decided what it got by the pair, and all of that was reported.
- * Only then may the sender send the rest by the host route, whose chunk numbers each transfer has from the start: so
+ * BROKEN. Somebody reports trouble, both sides report that the same transfer is stuck (one side
+ * alone only waits for the other), or a worker was restarted. Both are told. The receiver answers
+ * when it is decided what it got by the pair, and all of that was reported. Only then may the
+ * sender send the rest by the host route, whose chunk numbers each transfer has from the start: so
  * nothing comes twice by two ways, and a transfer keeps its number whatever becomes of its pair.
  *
- * SENT. A sender's launch is over when the receiver's is, and hears of that from here: NCCL says that bytes are sent while they lie in
- * buffers that die with the receiver.
+ * SENT. A sender's launch is over when the receiver's is, and hears of that from here: NCCL says
+ * that bytes are sent while they lie in buffers that die with the receiver.
  */
 #include "head/checkpoint.h"
 #include "head/core_int.h"
@@ -26,12 +28,12 @@
 #define FIELD_SENT  15
 
 enum { FAILURES_MAX = 6 }; /* the pause before the next attempt doubles so often */
-#define PAIR_BYTES_GUESS \
-    (UINT64_C(300) << 20) /* of one that was never open; over NVLink (limits.md) */
-#define BYTES_TIMES_MAX \
-    4 /* of the guess: what others took meanwhile is in a worker's figure, too */
-#define PAIR_WANTED_BYTES \
-    (UINT64_C(64) << 20) /* that went another way before one is opened */
+/* of one that was never open; over NVLink (limits.md) */
+#define PAIR_BYTES_GUESS (UINT64_C(300) << 20)
+/* of the guess: what others took meanwhile is in a worker's figure, too */
+#define BYTES_TIMES_MAX 4
+/* that went another way before one is opened */
+#define PAIR_WANTED_BYTES (UINT64_C(64) << 20)
 
 static uint64_t key_of(const struct head_device *src, const struct head_device *dst)
 {
@@ -125,7 +127,7 @@ static void tell(const struct head_pair *pair, bool receives, Plasmon__V1__PairS
     head_bytes_message(&to->out, FIELD_PAIRS, &order.base);
 }
 
-/* ---------------------------------------------------------------------------------------- opened, closed */
+/* ----------------------------------------------------------------------- opened, closed */
 
 static void start_halves(struct head_core *core, struct head_pair *pair, uint32_t kind)
 {
@@ -209,7 +211,7 @@ static void ends_take(struct head_core *core, const struct head_task *task)
     }
 }
 
-/* ---------------------------------------------------------------------------------------- broken */
+/* ------------------------------------------------------------------------------- broken */
 
 static void pair_decided(struct head_pair *pair)
 {
@@ -254,7 +256,10 @@ void head_pairs_restarted(struct head_core *core, struct head_device *device)
             continue;
         }
         if (pair->src == device && pair->epoch > 1) {
-            /* Earlier ones were over when this one was opened. What is left of them must not wait for its receiver. */
+            /*
+             * Earlier ones were over when this one was opened. What is left of them must not wait
+             * for its receiver.
+             */
             tell(pair, false, PLASMON__V1__PAIR_STATE__PAIR_STAGED, pair->epoch - 1, NULL);
         }
         if (alive(pair)) {
@@ -290,7 +295,7 @@ void head_pairs_gone(struct head_core *core, struct head_device *device)
     }
 }
 
-/* ---------------------------------------------------------------------------------------- reports */
+/* ------------------------------------------------------------------------------ reports */
 
 /* One side alone may be waiting for the other, which has not come to that transfer yet. */
 static void stalled(struct head_pair *pair, bool at_dst, uint64_t chunk)
@@ -339,7 +344,7 @@ void head_pair_report(struct head_core *core, struct head_device *device,
     }
 }
 
-/* ---------------------------------------------------------------------------------------- halves */
+/* ------------------------------------------------------------------------------- halves */
 
 /* Its SEND waits for it. */
 static void tell_sent(struct head_core *core, struct head_task *task)
@@ -372,7 +377,7 @@ void head_pair_task_over(struct head_core *core, struct head_task *task)
     }
 }
 
-/* ---------------------------------------------------------------------------------------- routes */
+/* ------------------------------------------------------------------------------- routes */
 
 bool head_pair_whole(struct head_core *core, const struct head_device *from,
                      const struct head_device *to, uint64_t epoch)
@@ -430,7 +435,7 @@ uint64_t head_pair_route(struct head_core *core, struct head_device *from,
     return pair->epoch;
 }
 
-/* ---------------------------------------------------------------------------------------- checkpoints */
+/* -------------------------------------------------------------------------- checkpoints */
 
 bool head_pairs_change(const struct head_core *core)
 {

@@ -1,6 +1,7 @@
 /*
- * Pairs: communicators from one device to one other, by which transfers go that take the nccl route (transfer/pair.h). The head decides
- * when there is one: it opens and closes it with launches, and says when it is broken.
+ * Pairs: communicators from one device to one other, by which transfers go that take the nccl route
+ * (transfer/pair.h). The head decides when there is one: it opens and closes it with launches, and
+ * says when it is broken.
  */
 #ifndef HEAD_PAIR_H
 #define HEAD_PAIR_H
@@ -59,7 +60,10 @@ bool head_pair_possible(const struct head_device *from, const struct head_device
 void head_pair_task_over(struct head_core *core, struct head_task *task);
 void head_pair_report(struct head_core *core, struct head_device *device,
                       const Plasmon__V1__PairReport *report);
-/* Its worker is another one, which has none; what it must know goes into its outbox. Or it will not come back. */
+/*
+ * Its worker is another one, which has none; what it must know goes into its outbox. Or it will not
+ * come back.
+ */
 void head_pairs_restarted(struct head_core *core, struct head_device *device);
 void head_pairs_gone(struct head_core *core, struct head_device *device);
 /* Is one of them being opened, closed, or looked at after it broke? */

@@ -1,23 +1,29 @@
 /*
- * Placement: on which device does a task run? Decided when the task is submitted, from where its inputs are or will be; they
- * need not exist yet. A policy can never change results.
+ * Placement: on which device does a task run? Decided when the task is submitted, from where its
+ * inputs are or will be; they need not exist yet. A policy can never change results.
  *
- *   auto         least of: weighted time to bring the missing input bytes there + estimated work already queued there + a penalty that grows
- *                when its memory fills up. The queue is in the sum, so locality alone does not pile everything on one device.
+ *   auto         least of: weighted time to bring the missing input bytes there + estimated work
+ *                already queued there + a penalty that grows when its memory fills up. The queue is
+ *                in the sum, so locality alone does not pile everything on one device.
  *   locality     most input bytes there; ties by load
  *   round-robin  the next device
  *   pinned       device 0 (the first that will do), so that only hints place anything elsewhere
  *
- * A queue is waited for where the inputs are part of an array that is dealt over the devices (dealt.c), unless it is very long.
+ * A queue is waited for where the inputs are part of an array that is dealt over the devices
+ * (dealt.c), unless it is very long.
  *
- * Where nothing lies yet, the parts of an array are dealt in blocks, by their place in it (home_of): so parts at the same place of arrays that
- * are cut alike lie together, whoever makes them and in whatever order, and neighbours are neighbours.
+ * Where nothing lies yet, the parts of an array are dealt in blocks, by their place in it
+ * (home_of): so parts at the same place of arrays that are cut alike lie together, whoever makes
+ * them and in whatever order, and neighbours are neighbours.
  *
- * What a task overwrites without reading it need not be brought: that it lies elsewhere decides among devices that are otherwise alike.
+ * What a task overwrites without reading it need not be brought: that it lies elsewhere decides
+ * among devices that are otherwise alike.
  *
- * Within a host bandwidths are round figures (bytes a nanosecond); only their ratios matter: peer copies within a GPU host, the staged route,
- * host memory. What workers measure there holds the wait for who makes the bytes, and would say that copies behind long work are slow. Between
- * hosts the time is that of rates.h: connections are measured while they are busy, and networks differ by a hundred.
+ * Within a host bandwidths are round figures (bytes a nanosecond); only their ratios matter: peer
+ * copies within a GPU host, the staged route, host memory. What workers measure there holds the
+ * wait for who makes the bytes, and would say that copies behind long work are slow. Between hosts
+ * the time is that of rates.h: connections are measured while they are busy, and networks differ by
+ * a hundred.
  */
 #include "head/core_int.h"
 
@@ -27,11 +33,15 @@
 #define PIECE_NS UINT64_C(10000) /* another piece of an array to know of */
 
 /*
- * What is brought takes the link from others, and memory; and a queue that looks long now is even when the tasks that follow have gone to the
- * others: of a program that does the same for each part of an array, each part should stay where it lies.
+ * What is brought takes the link from others, and memory; and a queue that looks long now is even
+ * when the tasks that follow have gone to the others: of a program that does the same for each part
+ * of an array, each part should stay where it lies.
  */
 #define BRING_WEIGHT 4u
-/* Of a part of an array that is dealt over the devices, for each part of the device's share: what is done with one will be done with all. */
+/*
+ * Of a part of an array that is dealt over the devices, for each part of the device's share: what
+ * is done with one will be done with all.
+ */
 #define DEALT_WEIGHT    64u
 #define DEALT_PARTS_MAX 1024u
 
@@ -121,7 +131,10 @@ static bool is_input(const struct head_want *want)
     return lies_somewhere(want) && !want->overwritten;
 }
 
-/* What has to be brought to a device for a task: copies within its host go one behind the other, those from elsewhere each take their time. */
+/*
+ * What has to be brought to a device for a task: copies within its host go one behind the other,
+ * those from elsewhere each take their time.
+ */
 struct missing {
     uint64_t near_copies; /* one an argument */
     uint64_t near_bytes;
@@ -146,7 +159,10 @@ static bool meets(const struct head_instance *instance, const struct part *part)
            pl_box_intersects(&instance->box, &part->fragment->box);
 }
 
-/* Where it would come from: a device of the same host if there is one, else the one from which it takes least. NULL: it is there. */
+/*
+ * Where it would come from: a device of the same host if there is one, else the one from which it
+ * takes least. NULL: it is there.
+ */
 static const struct head_device *source_of(const struct head_core *core,
                                            const struct part *part,
                                            const struct head_device *to)
@@ -282,7 +298,7 @@ static uint64_t transfer_ns(const struct placing *placing, const struct head_dev
            near_ns(placing->core, device, missing.near_copies, missing.near_bytes);
 }
 
-/* ------------------------------------------------------------------------------------------------ where parts belong */
+/* ------------------------------------------------------------------- where parts belong */
 
 /* Together less than this part of what is written inputs decide nothing. */
 #define INPUTS_SMALL 8u
@@ -295,7 +311,10 @@ static bool is_written(const struct placing *placing, size_t number)
     return placing->wants[number].at != NULL || parts > 0;
 }
 
-/* The largest part that is to be written, if that is for the first time, and inputs are small beside it. NULL: none. */
+/*
+ * The largest part that is to be written, if that is for the first time, and inputs are small
+ * beside it. NULL: none.
+ */
 static const struct head_want *part_that_decides(const struct placing *placing)
 {
     const struct head_want *wants = placing->wants;
@@ -316,7 +335,10 @@ static const struct head_want *part_that_decides(const struct placing *placing)
                : NULL;
 }
 
-/* How far into its array the part is, 0 up to 1, in C order of parts that are all like it; negative: it is the whole array. */
+/*
+ * How far into its array the part is, 0 up to 1, in C order of parts that are all like it;
+ * negative: it is the whole array.
+ */
 static double place_in_array(const struct head_want *part)
 {
     double number = 0;

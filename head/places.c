@@ -29,7 +29,7 @@ uint32_t head_places_few = FEW_MAX;
 
 static _Thread_local struct pl_pool pool = PL_POOL_INIT(struct head_placed, 4096);
 
-/* ---------------------------------------------------------------------------------------- where */
+/* -------------------------------------------------------------------------------- where */
 
 /* Of the part of the box that the buffer holds. false: it holds none of it. */
 static bool span_of(const struct head_buffer *buffer, const struct pl_box *box,
@@ -72,7 +72,7 @@ static void placed_remove(struct head_buffer *buffer, enum head_place_kind kind,
     *io_placed = NULL;
 }
 
-/* ---------------------------------------------------------------------------------------- one */
+/* ---------------------------------------------------------------------------------- one */
 
 static void instance_place(struct head_instance *instance)
 {
@@ -107,7 +107,7 @@ static void use_displace(struct head_use *use)
     placed_remove(use->buffer, kind_of(use->write), &use->placed);
 }
 
-/* ---------------------------------------------------------------------------------------- many, few */
+/* ---------------------------------------------------------------------------- many, few */
 
 static void places_make(struct head_buffer *buffer)
 {
@@ -209,7 +209,7 @@ void head_places_use_remove(struct head_use *use)
     shrunk(buffer);
 }
 
-/* ---------------------------------------------------------------------------------------- finding */
+/* ------------------------------------------------------------------------------ finding */
 
 struct meeting {
     const struct pl_box *box;
@@ -238,7 +238,10 @@ static int compare_instances(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* As they were planned, which for writers is the order of the list; those of one launch lie one behind the other. */
+/*
+ * As they were planned, which for writers is the order of the list; those of one launch lie one
+ * behind the other.
+ */
 static int compare_uses(const void *a, const void *b)
 {
     const struct head_use *x = (*(struct head_placed *const *)a)->what;
@@ -342,7 +345,7 @@ uint64_t head_places_looked(const struct head_buffer *buffer)
     return looked;
 }
 
-/* ---------------------------------------------------------------------------------------- invariants */
+/* --------------------------------------------------------------------------- invariants */
 
 static uint32_t length(const struct pl_list *list)
 {

@@ -1,15 +1,20 @@
 /*
- * What is in a buffer, and who uses it, by where that is: instances, and unfinished uses that read or write. There may be thousands, and a call that
- * updates one part in place has to do with few of them.
+ * What is in a buffer, and who uses it, by where that is: instances, and unfinished uses that read
+ * or write. There may be thousands, and a call that updates one part in place has to do with few of
+ * them.
  *
- * Of a few the buffer's lists are looked through. While there are more, each has a span (base/spans.h) as well, in memory that comes and goes with it.
+ * Of a few the buffer's lists are looked through. While there are more, each has a span
+ * (base/spans.h) as well, in memory that comes and goes with it.
  */
 #ifndef HEAD_PLACES_H
 #define HEAD_PLACES_H
 
 #include "head/object.h"
 
-/* Of so many the lists are looked through. At most 40. Changed by the simulation alone, while there is no head. */
+/*
+ * Of so many the lists are looked through. At most 40. Changed by the simulation alone, while there
+ * is no head.
+ */
 extern uint32_t head_places_few;
 
 enum head_place_kind { HEAD_PLACE_READER, HEAD_PLACE_WRITER, HEAD_PLACE_INSTANCE };
@@ -20,7 +25,10 @@ void head_places_instance_remove(struct head_instance *instance);
 void head_places_use_add(struct head_use *use);
 void head_places_use_remove(struct head_use *use);
 
-/* Those that meet the box, in the order of the list, until instances, or uses, are asked for again. The list may change meanwhile. */
+/*
+ * Those that meet the box, in the order of the list, until instances, or uses, are asked for again.
+ * The list may change meanwhile.
+ */
 struct head_instance *const *head_places_instances(const struct head_buffer *buffer,
                                                    const struct pl_box *box,
                                                    size_t *out_count);

@@ -1,14 +1,18 @@
 /*
- * Priorities, before there are numbers. A launch keeps its place once it has one (docs/ordering.md), so what can still be put in order are
- * the tasks of one client's frame, which come together and get their numbers one after the other.
+ * Priorities, before there are numbers. A launch keeps its place once it has one
+ * (docs/ordering.md), so what can still be put in order are the tasks of one client's frame, which
+ * come together and get their numbers one after the other.
  *
- * A task may go before an earlier one if that changes nothing: if they have no ref in common, but for refs that both only read. (Two refs are two
- * arrays; views of one array are one ref here, so this is on the safe side. What a task makes is a ref that nothing before it can name.) Then
- * the versions that each of them sees are the same in both orders. Anything but a plain call - a put, a snapshot, an index launch,
- * recording or launching a graph - stays where it is, and nothing passes it.
+ * A task may go before an earlier one if that changes nothing: if they have no ref in common, but
+ * for refs that both only read. (Two refs are two arrays; views of one array are one ref here, so
+ * this is on the safe side. What a task makes is a ref that nothing before it can name.) Then the
+ * versions that each of them sees are the same in both orders. Anything but a plain call - a put, a
+ * snapshot, an index launch, recording or launching a graph - stays where it is, and nothing passes
+ * it.
  *
- * So this is a bubble sort by priority in which only independent neighbours change places: it is stable, and at worst leaves things as they
- * are. Most frames have one priority; they cost a look at each task.
+ * So this is a bubble sort by priority in which only independent neighbours change places: it is
+ * stable, and at worst leaves things as they are. Most frames have one priority; they cost a look
+ * at each task.
  */
 #include "head/core_int.h"
 

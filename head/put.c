@@ -1,10 +1,13 @@
 /*
- * Bytes in: a put whose bytes come in messages (pieces in order, each a launch), and one through shared memory (opened: the buffer is
- * made and its client told; sealed: it has written).
+ * Bytes in: a put whose bytes come in messages (pieces in order, each a launch), and one through
+ * shared memory (opened: the buffer is made and its client told; sealed: it has written).
  */
 #include "head/wait.h"
 
-/* Over a quota: the ref exists, failed, so that whoever uses it is told why. What has failed is not charged. */
+/*
+ * Over a quota: the ref exists, failed, so that whoever uses it is told why. What has failed is not
+ * charged.
+ */
 static plasmon_status_t put_refused(struct head_core *core, struct head_client *client,
                                     const struct head_put *put, plasmon_status_t status,
                                     const struct pl_err *err)

@@ -1,13 +1,16 @@
 /*
- * EXPLORING. What is not used is not measured: a route that was slow once would stay so for ever. So between hosts, where there are two, after
- * EXPLORE_TRANSFERS transfers by one of them, whose bytes are EXPLORE_TRANSFERS times those of the next, that one goes by the other: at most one
- * transfer, and one byte, in so many. Nothing is tried that is not possible anyhow, and a pair that is closed is opened by its
- * own rule alone (pair.c).
+ * EXPLORING. What is not used is not measured: a route that was slow once would stay so for ever.
+ * So between hosts, where there are two, after EXPLORE_TRANSFERS transfers by one of them, whose
+ * bytes are EXPLORE_TRANSFERS times those of the next, that one goes by the other: at most one
+ * transfer, and one byte, in so many. Nothing is tried that is not possible anyhow, and a pair that
+ * is closed is opened by its own rule alone (pair.c).
  *
- * CHANGING. The other route is taken when its estimate is better by a tenth, so that two that are alike do not take turns.
+ * CHANGING. The other route is taken when its estimate is better by a tenth, so that two that are
+ * alike do not take turns.
  *
- * Within a host there is nothing to choose: one copy by the device that wants the bytes is never slower than the same bytes through host memory,
- * and takes no part of anybody else. Those ways are measured for placement alone.
+ * Within a host there is nothing to choose: one copy by the device that wants the bytes is never
+ * slower than the same bytes through host memory, and takes no part of anybody else. Those ways are
+ * measured for placement alone.
  */
 #include "head/rates.h"
 
@@ -16,8 +19,8 @@
 #include "head/core_int.h"
 
 #define EXPLORE_TRANSFERS 64u
-#define LARGE_BYTES \
-    (UINT64_C(1) << 20) /* a transfer of so much says something of bandwidth */
+/* a transfer of so much says something of bandwidth */
+#define LARGE_BYTES (UINT64_C(1) << 20)
 #define SMALL_BYTES (UINT64_C(1) << 16) /* and one of so little of latency */
 #define BUSY_NS_MIN 1000u
 
@@ -70,7 +73,7 @@ void head_rates_destroy(struct head_core *core)
     pl_map_finish(&core->ways);
 }
 
-/* ---------------------------------------------------------------------------------------- samples */
+/* ------------------------------------------------------------------------------ samples */
 
 /* Towards a better figure by half, towards a worse one by a sixteenth. */
 static uint64_t follow(uint64_t old, uint64_t sample, bool better)
@@ -147,7 +150,7 @@ void head_rates_take(struct head_core *core, const Plasmon__V1__PairStats *pair)
     rate->busy_ns   = pair->busy_ns;
 }
 
-/* ---------------------------------------------------------------------------------------- estimates */
+/* ---------------------------------------------------------------------------- estimates */
 
 static bool measured(const struct head_rate *rate)
 {
@@ -234,7 +237,7 @@ uint64_t head_rates_known_ns(struct head_core *core, const struct head_device *f
     return best_ns != UINT64_MAX ? best_ns : 0;
 }
 
-/* ---------------------------------------------------------------------------------------- choosing */
+/* ----------------------------------------------------------------------------- choosing */
 
 bool head_rates_nccl(struct head_core *core, const struct head_device *from,
                      const struct head_device *to, uint64_t bytes)
@@ -269,7 +272,7 @@ bool head_rates_nccl(struct head_core *core, const struct head_device *from,
     return way->chosen == HEAD_ROUTE_NCCL;
 }
 
-/* ---------------------------------------------------------------------------------------- checkpoints */
+/* -------------------------------------------------------------------------- checkpoints */
 
 enum { WAY_NUMBERS = 7, RATE_NUMBERS = 8 };
 
@@ -345,7 +348,7 @@ void head_rates_load(struct head_core *core, struct head_reader *in)
     }
 }
 
-/* ---------------------------------------------------------------------------------------- for people */
+/* --------------------------------------------------------------------------- for people */
 
 static int compare_ways(const void *a, const void *b)
 {
@@ -395,7 +398,10 @@ static plasmon_status_t way_status(struct head_core *core, struct wire_arena *ar
     return out->rates != NULL ? PLASMON_OK : PLASMON_ENOMEM;
 }
 
-/* One line has it for all devices of two hosts that are apart; but what is of two devices alone is in a line of its own. */
+/*
+ * One line has it for all devices of two hosts that are apart; but what is of two devices alone is
+ * in a line of its own.
+ */
 static bool first_of_hosts(struct head_core *core, const struct head_way *way,
                            struct pl_map *told)
 {

@@ -1,15 +1,19 @@
 /*
- * How fast transfers are, measured: bandwidth and latency from one device to another on one route, from what workers report of transfers
- * that are over (PairStats). Used by `auto` to choose a route (pair.c), which cannot change a result.
+ * How fast transfers are, measured: bandwidth and latency from one device to another on one route,
+ * from what workers report of transfers that are over (PairStats). Used by `auto` to choose a route
+ * (pair.c), which cannot change a result.
  *
- * A SAMPLE is the difference of two reports of a worker: so many bytes and transfers more, in so much time in which some were under way. It says
- * something of bandwidth when its transfers were large, of latency when they were small. A worker's time begins when a transfer is
- * enqueued, so it may hold waiting for what makes the bytes; no sample is too good. Therefore the average follows better figures by half at once
- * and worse ones by a sixteenth: it is an upper envelope that decays, and a network that became slow is known after some dozens of samples.
- * By the bulk channel chunks may lie in the receiver's ring before its half begins, so a receiver's time would be too good: there only
- * the sender's figure counts, what its connection did while it was busy.
+ * A SAMPLE is the difference of two reports of a worker: so many bytes and transfers more, in so
+ * much time in which some were under way. It says something of bandwidth when its transfers were
+ * large, of latency when they were small. A worker's time begins when a transfer is enqueued, so it
+ * may hold waiting for what makes the bytes; no sample is too good. Therefore the average follows
+ * better figures by half at once and worse ones by a sixteenth: it is an upper envelope that
+ * decays, and a network that became slow is known after some dozens of samples. By the bulk channel
+ * chunks may lie in the receiver's ring before its half begins, so a receiver's time would be too
+ * good: there only the sender's figure counts, what its connection did while it was busy.
  *
- * Under HEAD_RATE_SAMPLES samples a figure counts for nothing, and round figures for the kind of way take its place.
+ * Under HEAD_RATE_SAMPLES samples a figure counts for nothing, and round figures for the kind of
+ * way take its place.
  *
  * A function of the inputs of the head, like everything of the core: whole numbers, no clock.
  */
@@ -44,8 +48,8 @@ struct head_way {
     uint32_t other_after; /* transfers by it since the other one was tried */
     uint64_t other_bytes; /* and their bytes */
     uint64_t explored;    /* transfers that went the other way to measure it */
-    char *
-        unreached; /* owned: bytes are ready, and this is why none goes (reach.c); NULL: all is well */
+    /* owned: bytes are ready, and this is why none goes (reach.c); NULL: all is well */
+    char *unreached;
     bool alone; /* .. and between other devices of the two hosts some do */
 };
 
@@ -56,18 +60,22 @@ const struct head_way *head_rates_way(const struct head_core *core, uint32_t fro
                                       uint32_t to);
 /* The same; made when there is none. */
 struct head_way *head_rates_way_of(struct head_core *core, uint32_t from, uint32_t to);
-/* How long so many bytes will take, by the route that they would go. An hour, and no byte sooner, where nothing gets through now. */
+/*
+ * How long so many bytes will take, by the route that they would go. An hour, and no byte sooner,
+ * where nothing gets through now.
+ */
 uint64_t head_rates_ns(const struct head_core *core, const struct head_device *from,
                        const struct head_device *to, uint64_t bytes);
 /*
- * Between hosts, as far as anything was measured: by the way's own figure, else by the best one of the ways from `from` to other hosts, which go over
- * the same network. 0: nothing was.
+ * Between hosts, as far as anything was measured: by the way's own figure, else by the best one of
+ * the ways from `from` to other hosts, which go over the same network. 0: nothing was.
  */
 uint64_t head_rates_known_ns(struct head_core *core, const struct head_device *from,
                              const struct head_device *to, uint64_t bytes);
 /*
- * Between hosts, where both could be: may a transfer that begins now go by NCCL? No: it is measured to be slower than the host route, or
- * the host route is to be measured again. Changes what it counts: once for each transfer.
+ * Between hosts, where both could be: may a transfer that begins now go by NCCL? No: it is measured
+ * to be slower than the host route, or the host route is to be measured again. Changes what it
+ * counts: once for each transfer.
  */
 bool head_rates_nccl(struct head_core *core, const struct head_device *from,
                      const struct head_device *to, uint64_t bytes);

@@ -1,25 +1,35 @@
 /*
- * Two hosts that live and cannot reach each other, with nobody between who could pass bytes on: what was to go from one to the other over the bulk
- * channel fails in the end.
+ * Two hosts that live and cannot reach each other, with nobody between who could pass bytes on:
+ * what was to go from one to the other over the bulk channel fails in the end.
  *
- * The sender's worker knows it: for so long bytes were ready, and no attempt, direct or by relay, had an answer (transfer/bulk_out.c). It goes on trying
- * and reports that each second, as long as nothing gets through. From the first report on the way is marked: whoever may choose takes another source, or another device to run on. Nothing
- * is refused for a mark; what has no other way begins, and goes through if the network is well again. The bound is ours: when it is over, each SEND that
- * the last attempt was made for fails, and with it its RECV and who reads from that. (Where calls are on record they run again, by the mark elsewhere.)
+ * The sender's worker knows it: for so long bytes were ready, and no attempt, direct or by relay,
+ * had an answer (transfer/bulk_out.c). It goes on trying and reports that each second, as long as
+ * nothing gets through. From the first report on the way is marked: whoever may choose takes
+ * another source, or another device to run on. Nothing is refused for a mark; what has no other way
+ * begins, and goes through if the network is well again. The bound is ours: when it is over, each
+ * SEND that the last attempt was made for fails, and with it its RECV and who reads from that.
+ * (Where calls are on record they run again, by the mark elsewhere.)
  *
- * A MARK COUNTS FOR BOTH HOSTS. A report is of two devices, but between all devices of two hosts is one network: one address, of the store, and a port for each device. So
- * what is noted of one way is taken to be so for each of them, in that direction, and nobody finds it out once more by waiting for the whole bound. A report that all is
- * well says little, for who sends nothing misses nothing; but bytes that arrive between the two hosts do: then what is noted is of those
- * devices alone (a firewall that lets some ports through), and of the others nothing is.
+ * A MARK COUNTS FOR BOTH HOSTS. A report is of two devices, but between all devices of two hosts is
+ * one network: one address, of the store, and a port for each device. So what is noted of one way
+ * is taken to be so for each of them, in that direction, and nobody finds it out once more by
+ * waiting for the whole bound. A report that all is well says little, for who sends nothing misses
+ * nothing; but bytes that arrive between the two hosts do: then what is noted is of those devices
+ * alone (a firewall that lets some ports through), and of the others nothing is.
  *
- * NOBODY WAITS ON. Both workers, with whom we can talk, are told to let go of these chunks (transfer_bulk_give_up): the sender's device finds its slots
- * taken, the receiver's its chunks there, without bytes, and both launches end. A worker that is replaced is told again before its launches come again,
- * so the orders are lost with nobody. The launches fail before either is told: whatever lies in the receiver's memory then, nobody reads it.
+ * NOBODY WAITS ON. Both workers, with whom we can talk, are told to let go of these chunks
+ * (transfer_bulk_give_up): the sender's device finds its slots taken, the receiver's its chunks
+ * there, without bytes, and both launches end. A worker that is replaced is told again before its
+ * launches come again, so the orders are lost with nobody. The launches fail before either is told:
+ * whatever lies in the receiver's memory then, nobody reads it.
  *
- * NOTHING FAILS FOR LESS. One answer in all that time, to whatever chunk, or a word that the receiver's device takes its time, begins it anew; so does a new
- * address, and a sender that is replaced. Nor does anything fail for a receiver that the head misses, too: that one is not there. What was enqueued after the last attempt began waits for the next one.
+ * NOTHING FAILS FOR LESS. One answer in all that time, to whatever chunk, or a word that the
+ * receiver's device takes its time, begins it anew; so does a new address, and a sender that is
+ * replaced. Nor does anything fail for a receiver that the head misses, too: that one is not there.
+ * What was enqueued after the last attempt began waits for the next one.
  *
- * Seeded bugs: head.give_up_once (who is replaced is not told again), head.give_up_all (an attempt counts for what came after it).
+ * Seeded bugs: head.give_up_once (who is replaced is not told again), head.give_up_all (an attempt
+ * counts for what came after it).
  */
 #include "base/fault.h"
 #include "head/move_int.h"
@@ -67,9 +77,12 @@ void head_reach_tell_again(struct head_device *device)
     }
 }
 
-/* ---------------------------------------------------------------------------------------- marks */
+/* -------------------------------------------------------------------------------- marks */
 
-/* Of two hosts, one direction: there is one as long as something is noted of a way between devices of theirs. */
+/*
+ * Of two hosts, one direction: there is one as long as something is noted of a way between devices
+ * of theirs.
+ */
 struct head_hosts_apart {
     struct pl_list link;
     const char *from; /* head_device.host */
@@ -283,7 +296,7 @@ void head_reach_check(const struct head_core *core)
     }
 }
 
-/* ---------------------------------------------------------------------------------------- failing */
+/* ------------------------------------------------------------------------------ failing */
 
 /* Over the bulk channel, and a part of what the attempt was made for. */
 static bool attempted(struct head_core *core, const struct head_task *send,
@@ -372,7 +385,10 @@ static void give_up_attempted(struct head_core *core, struct head_device *from,
     pl_vec_finish(&sends);
 }
 
-/* The sender may not have heard yet that another worker is there by now, and go on counting what it missed of the one before. */
+/*
+ * The sender may not have heard yet that another worker is there by now, and go on counting what it
+ * missed of the one before.
+ */
 static bool bound_is_over(const struct head_core *core, const struct head_device *to,
                           uint64_t ms)
 {

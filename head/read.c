@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------- locate */
+/* ------------------------------------------------------------------------------- locate */
 
 struct head_array *head_read_compact(struct head_core *core, struct head_array *array,
                                      const struct pl_view *view, uint32_t place,
@@ -42,7 +42,10 @@ struct head_array *head_read_compact(struct head_core *core, struct head_array *
     return dense;
 }
 
-/* For the copies of what a fragment shows: those that fail with something else (head_move_joint), or the others. How many there are. */
+/*
+ * For the copies of what a fragment shows: those that fail with something else (head_move_joint),
+ * or the others. How many there are.
+ */
 static unsigned locate_fragment(struct head_wait *wait,
                                 const struct head_fragment *fragment, bool joint)
 {
@@ -80,8 +83,8 @@ static void locate_places(struct head_wait *wait, struct head_array *hold)
 }
 
 /*
- * To read from: a device that holds all of the box, wherever others have less to do, and rather one whose worker is there and that stays;
- * else as for a task.
+ * To read from: a device that holds all of the box, wherever others have less to do, and rather one
+ * whose worker is there and that stays; else as for a task.
  */
 static struct head_device *reading_device(struct head_core *core, struct head_array *array,
                                           const struct pl_box *box,
@@ -152,7 +155,10 @@ static void locate_in_one(struct head_core *core, struct head_wait *wait,
     head_buffer_release(core, buffer);
 }
 
-/* What the ref shows now, held under the client's name for it. compact and strided: its elements, in an array of their own. */
+/*
+ * What the ref shows now, held under the client's name for it. compact and strided: its elements,
+ * in an array of their own.
+ */
 static struct head_array *locate_hold(struct head_core *core, struct head_array *array,
                                       const struct pl_view *view, bool compacted,
                                       struct head_failure **out_failure)
@@ -300,7 +306,7 @@ bool head_locate_holds(struct head_core *core, struct head_wait *wait)
     return false;
 }
 
-/* --------------------------------------------------------------------------------------------- read */
+/* --------------------------------------------------------------------------------- read */
 
 struct span {
     uint64_t offset;
@@ -412,13 +418,14 @@ bool head_read_again(struct head_core *core, struct head_record *record,
     return read_start(core, array, &array->extent, &span, record, wait, out_failure);
 }
 
-/* ------------------------------------------------------------------------------------- reads that wait for room */
+/* ------------------------------------------------------------- reads that wait for room */
 
 /*
- * What a client asks for is bounded by messages, what comes of it is a thousand times as much. So reads begin while less than
- * READS_BYTES_MAX of their bytes are under way to the client, which counts what it has not acknowledged; the others wait in their order, each with
- * a snapshot of what it will read. They go on when the client says something, for an acknowledgement is in every frame, and one that
- * lives sends one within 100 ms. A client that takes nothing in gets no more.
+ * What a client asks for is bounded by messages, what comes of it is a thousand times as much. So
+ * reads begin while less than READS_BYTES_MAX of their bytes are under way to the client, which
+ * counts what it has not acknowledged; the others wait in their order, each with a snapshot of what
+ * it will read. They go on when the client says something, for an acknowledgement is in every
+ * frame, and one that lives sends one within 100 ms. A client that takes nothing in gets no more.
  */
 #define READS_BYTES_MAX ((uint64_t)64 << 20)
 

@@ -1,43 +1,56 @@
 /*
- * What was lost is made again: the calls that made it are run again, on devices that are there. loss.c has noted what is lost; then
+ * What was lost is made again: the calls that made it are run again, on devices that are there.
+ * loss.c has noted what is lost; then
  *
  * head_rebuild():
  *
- *   1. want     the calls that somebody waits for, and those that made what an array, a name or a partial result still shows
- *   2. close    a call needs what it read. What of it is nowhere needs its own call again, and so on back to what is there: puts,
- *               replicas, versions that were kept, and what a launch was to overwrite that was given up before (spared.c)
- *   3. hold     each of these calls gets arrays of its own that show what it read: as in the first run, nothing is written in place that
+ *   1. want the calls that somebody waits for, and those that made what an array, a name or a
+ *      partial result still shows
+ *   2. close a call needs what it read. What of it is nowhere needs its own call again, and so on
+ *      back to what is there: puts,
+ *               replicas, versions that were kept, and what a launch was to overwrite that was
+ *               given up before (spared.c)
+ *   3. hold each of these calls gets arrays of its own that show what it read: as in the first run,
+ *      nothing is written in place that
  *               a call of this list still needs
  *   4. run      in the order of their serials, which is that of the program (rerun.c)
  *
- * WHAT TAKES THE RESULT. A tile of which nothing is left, or nothing of what is shown, gets the new bytes itself: arrays, views, snapshots and
- * records that point to it find them there. A stand-in, seen by the calls of this list alone, takes the result instead
+ * WHAT TAKES THE RESULT. A tile of which nothing is left, or nothing of what is shown, gets the new
+ * bytes itself: arrays, views, snapshots and records that point to it find them there. A stand-in,
+ * seen by the calls of this list alone, takes the result instead
  *
- *   - of a tile whose shown parts are all there: the missing one was overwritten in place. It keeps its instances
- *   - of a tile that nobody shows and that an unfinished launch is still to make, in memory which a later launch, now lost, was to overwrite. That
- *     launch has lost nothing and goes on; its call is run a second time beside it
+ *   - of a tile whose shown parts are all there: the missing one was overwritten in place. It keeps
+ *     its instances
+ *   - of a tile that nobody shows and that an unfinished launch is still to make, in memory which a
+ *     later launch, now lost, was to overwrite. That launch has lost nothing and goes on; its call
+ *     is run a second time beside it
  *
- * An output that nobody lacks (a sibling that survived) goes into memory that is freed with the launch: a survivor is never written.
+ * An output that nobody lacks (a sibling that survived) goes into memory that is freed with the
+ * launch: a survivor is never written.
  *
- * WHO LOST NOTHING IS NOT GIVEN UP. Nothing here dooms a launch; what cannot be made again fails only who needs it.
+ * WHO LOST NOTHING IS NOT GIVEN UP. Nothing here dooms a launch; what cannot be made again fails
+ * only who needs it.
  *
- * ENDS. Serials fall along "read", so step 2 has no cycle. A record is run again at most HEAD_RUNS_AGAIN_MAX times; then it counts as cut off. What is
- * cut off fails, and what reads it fails after it (EDEPENDENCY), so every future is resolved.
+ * ENDS. Serials fall along "read", so step 2 has no cycle. A record is run again at most
+ * HEAD_RUNS_AGAIN_MAX times; then it counts as cut off. What is cut off fails, and what reads it
+ * fails after it (EDEPENDENCY), so every future is resolved.
  *
  * Everything here is in the order of serials and of lists: the same inputs give the same launches.
  *
- * Seeded bugs: head.rebuild_in_place (run.c: a version that somebody else has is written over), head.rebuild_retired (what was told to be memory for others
- * is read), head.lineage_free_early (lineage.c).
+ * Seeded bugs: head.rebuild_in_place (run.c: a version that somebody else has is written over),
+ * head.rebuild_retired (what was told to be memory for others is read), head.lineage_free_early
+ * (lineage.c).
  */
 #include "head/rebuild_int.h"
 
 #include <stdlib.h>
 
-/* --------------------------------------------------------------------------------- what must be run again */
+/* --------------------------------------------------------------- what must be run again */
 
 /*
- * Memory that was given up because nobody was going to look there again: its worker may use it for something else already, and the plan counts on
- * that. (Not only what is retired: what leaves is retired once its last launch is sent, whatever we find here.)
+ * Memory that was given up because nobody was going to look there again: its worker may use it for
+ * something else already, and the plan counts on that. (Not only what is retired: what leaves is
+ * retired once its last launch is sent, whatever we find here.)
  */
 static void drop_leaving(struct head_core *core, struct head_tile *tile)
 {
@@ -218,7 +231,7 @@ static void collect(struct head_rebuild *rebuild)
     close_over(rebuild);
 }
 
-/* ---------------------------------------------------------------------------------------------- the whole */
+/* ---------------------------------------------------------------------------- the whole */
 
 static int compare_reruns(const void *a, const void *b)
 {

@@ -1,5 +1,6 @@
 /*
- * Inside of making again what was lost: loss.c notes it, rebuild.c decides which calls that takes, rerun.c runs one.
+ * Inside of making again what was lost: loss.c notes it, rebuild.c decides which calls that takes,
+ * rerun.c runs one.
  */
 #ifndef HEAD_REBUILD_INT_H
 #define HEAD_REBUILD_INT_H
@@ -44,7 +45,10 @@ bool head_rebuild_covers(const struct head_tile *tile, const struct pl_box *box)
 /* ---- rerun.c */
 /* Arrays that show what the call read: from now on nothing of it is written in place. */
 void head_rerun_hold(struct head_rebuild *rebuild, struct head_rerun *rerun);
-/* It becomes a launch, or fails; who waited for its last launch waits for this one or has been told. It is used up. */
+/*
+ * It becomes a launch, or fails; who waited for its last launch waits for this one or has been
+ * told. It is used up.
+ */
 void head_rerun_start(struct head_rebuild *rebuild, struct head_rerun *rerun);
 
 #endif

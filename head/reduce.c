@@ -1,16 +1,18 @@
 /*
- * REDUCE: tasks add into private accumulators that start at the identity; they are folded into the array later, by a rule that
- * depends on the program alone, so that the bits of the result do not depend on placement or timing.
+ * REDUCE: tasks add into private accumulators that start at the identity; they are folded into the
+ * array later, by a rule that depends on the program alone, so that the bits of the result do not
+ * depend on placement or timing.
  *
  * THE RULE
  *
- *   Partials of an array are kept in the order of submission. They are folded before the first use of the array that is not a REDUCE
- *   with the same operation (a task, a snapshot, a get).
+ *   Partials of an array are kept in the order of submission. They are folded before the first use
+ *   of the array that is not a REDUCE with the same operation (a task, a snapshot, a get).
  *
- *   Partials with equal boxes form a group; groups are folded in the order of their first member. A group p0 p1 .. pn-1 is
- *   folded in rounds: while it has more than 64 members, every run of 64 neighbours is folded into its first (p0 from p1 .. p63, p64 from
- *   p65 .. p127, ..; the function `fold`, a pairwise tree per element), and the firsts form the next round. What is left, at most 64,
- *   is folded into the array by one more `fold`.
+ *   Partials with equal boxes form a group; groups are folded in the order of their first member. A
+ *   group p0 p1 .. pn-1 is folded in rounds: while it has more than 64 members, every run of 64
+ *   neighbours is folded into its first (p0 from p1 .. p63, p64 from p65 .. p127, ..; the function
+ *   `fold`, a pairwise tree per element), and the firsts form the next round. What is left, at most
+ *   64, is folded into the array by one more `fold`.
  */
 #include "head/core_int.h"
 

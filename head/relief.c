@@ -1,22 +1,31 @@
 /*
- * Relief: the oldest launch of the cluster finds no memory, for what is free lies in pieces, or is less than was planned. Before it is told to fail, what nobody
- * uses leaves its device.
+ * Relief: the oldest launch of the cluster finds no memory, for what is free lies in pieces, or is
+ * less than was planned. Before it is told to fail, what nobody uses leaves its device.
  *
- * A spill is a launch, and one that is numbered now comes behind the launch that is in need. So here a buffer is copied to host memory beside the launches, by an order to
- * the worker (Relief in plasmon.proto), with a place that it is given at once. One buffer after the other, until the launch has its memory or nothing is left:
+ * A spill is a launch, and one that is numbered now comes behind the launch that is in need. So
+ * here a buffer is copied to host memory beside the launches, by an order to the worker (Relief in
+ * plasmon.proto), with a place that it is given at once. One buffer after the other, until the
+ * launch has its memory or nothing is left:
  *
- *   what      the buffer of a value that is there, that no unfinished launch uses and nobody looks at: the least recently used one of at least
- *             the bytes that are wanted, for that makes a hole by itself; where there is none, the largest. What may be dropped is dropped, by
- *             the rule of the plan (head_spill_may_drop), for new values take the room that it leaves
- *             Or one that only its spill uses, which was sent: then that launch has nothing to do any more
- *   where     host memory that is free, or that a file, or a copy that is not needed, leaves to it. It holds its place until the worker answers
- *   then      the values have their instances in the copy, and the buffer goes like one that was spilled, unless somebody has named it meanwhile: then the copy
- *             is one ahead of need. If a launch that was planned meanwhile overwrites it in place, the copy is forgotten
+ *   what      the buffer of a value that is there, that no unfinished launch uses and nobody looks
+ *             at: the least recently used one of at least the bytes that are wanted, for that makes
+ *             a hole by itself; where there is none, the largest. What may be dropped is dropped,
+ *             by the rule of the plan (head_spill_may_drop), for new values take the room that it
+ *             leaves Or one that only its spill uses, which was sent: then that launch has nothing
+ *             to do any more
+ *   where     host memory that is free, or that a file, or a copy that is not needed, leaves to it.
+ *             It holds its place until the worker answers
+ *   then      the values have their instances in the copy, and the buffer goes like one that was
+ *             spilled, unless somebody has named it meanwhile: then the copy is one ahead of need.
+ *             If a launch that was planned meanwhile overwrites it in place, the copy is forgotten
  *
- * IT WAITS FOR NOBODY but the worker, which copies as soon as it hears of it, and the store, which waits for nobody (spill_places.c). So a launch that is bound meanwhile
- * gets its place, if later; and each step takes a buffer off the device, on which nothing is made while the front stays: so it ends.
+ * IT WAITS FOR NOBODY but the worker, which copies as soon as it hears of it, and the store, which
+ * waits for nobody (spill_places.c). So a launch that is bound meanwhile gets its place, if later;
+ * and each step takes a buffer off the device, on which nothing is made while the front stays: so
+ * it ends.
  *
- * The worker says that the launch needs nothing any more (EAGAIN), and whoever starves next says so itself. A worker that has died takes the order with it.
+ * The worker says that the launch needs nothing any more (EAGAIN), and whoever starves next says so
+ * itself. A worker that has died takes the order with it.
  *
  * Seeded bug: spill.relief_misplaced (a wrong place).
  */
@@ -34,7 +43,7 @@ static enum head_spill_for purpose_of(const struct head_task *task)
                                                                    : HEAD_SPILL_FOR_NEW;
 }
 
-/* ------------------------------------------------------------------------------------------- what is dropped */
+/* ---------------------------------------------------------------------- what is dropped */
 
 /* Nothing holds it but what is in it: it is free as soon as that goes. */
 static bool is_idle(const struct head_buffer *buffer)
@@ -69,7 +78,7 @@ uint64_t head_relief_drop(struct head_core *core, const struct head_task *task)
     return freed;
 }
 
-/* ------------------------------------------------------------------------------------------- which is copied */
+/* ---------------------------------------------------------------------- which is copied */
 
 static bool has_failed(const struct head_buffer *buffer)
 {
@@ -107,7 +116,10 @@ static bool may_be_taken(struct head_buffer *buffer, const struct head_task *spi
                                !has_failed(buffer) && !head_spill_droppable(buffer);
 }
 
-/* The least recently used of those that are enough, rather one that is on its way already; else the largest. */
+/*
+ * The least recently used of those that are enough, rather one that is on its way already; else the
+ * largest.
+ */
 static struct head_buffer *victim(struct head_core *core, const struct head_device *device)
 {
     struct head_buffer *best = NULL;
@@ -139,7 +151,7 @@ static struct head_buffer *victim(struct head_core *core, const struct head_devi
     return best;
 }
 
-/* ------------------------------------------------------------------------------------------- orders */
+/* ------------------------------------------------------------------------------- orders */
 
 void head_relief_tell(struct head_device *device)
 {
@@ -185,7 +197,10 @@ static void order_give(struct head_core *core, struct head_device *device,
     head_relief_tell(device);
 }
 
-/* A copy of the buffer with a place; NULL: there is no room. *out_comes: there will be, or not; that is to be waited for. */
+/*
+ * A copy of the buffer with a place; NULL: there is no room. *out_comes: there will be, or not;
+ * that is to be waited for.
+ */
 static struct head_buffer *copy_place(struct head_core *core,
                                       const struct head_buffer *buffer,
                                       enum head_spill_for purpose, bool *out_comes)
@@ -234,9 +249,12 @@ bool head_relief(struct head_core *core, const struct head_task *task)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------- answers */
+/* ------------------------------------------------------------------------------ answers */
 
-/* Has a launch been planned since that writes in it, where it lies? The copy may have been made before or after that. */
+/*
+ * Has a launch been planned since that writes in it, where it lies? The copy may have been made
+ * before or after that.
+ */
 static bool is_overwritten(const struct head_relief *relief)
 {
     const struct pl_list *pos;
@@ -272,7 +290,10 @@ static void copy_fill(struct head_core *core, const struct head_relief *relief)
     spill->spill_bytes += relief->copy->spilled->bytes;
 }
 
-/* The launch that was to do it has nothing to do any more, at its worker neither, and does not name the buffer. */
+/*
+ * The launch that was to do it has nothing to do any more, at its worker neither, and does not name
+ * the buffer.
+ */
 static void spill_over(struct head_core *core, const struct head_relief *relief,
                        struct head_device *device)
 {

@@ -1,4 +1,7 @@
-/* What workers report: launches that are done, failed, starved or condemned, bytes that were read, spans, figures. */
+/*
+ * What workers report: launches that are done, failed, starved or condemned, bytes that were read,
+ * spans, figures.
+ */
 #include "head/core_int.h"
 
 #include <string.h>
@@ -48,8 +51,8 @@ static bool is_there(const struct head_buffer *buffer)
 }
 
 /*
- * What has the memory that a launch lacks, as far as labels say it; "; of what is there: .." or nothing. Of the namespace of who is told alone, who may be
- * confined to it.
+ * What has the memory that a launch lacks, as far as labels say it; "; of what is there: .." or
+ * nothing. Of the namespace of who is told alone, who may be confined to it.
  */
 static void say_values(const struct head_core *core, const struct head_device *device,
                        const struct head_space *space, struct pl_str *out)
@@ -80,7 +83,10 @@ static void say_values(const struct head_core *core, const struct head_device *d
     }
 }
 
-/* Of who is told how it ended; NULL: nobody is. The memory of a put through a lane or shared memory is asked for by the head's own launch. */
+/*
+ * Of who is told how it ended; NULL: nobody is. The memory of a put through a lane or shared memory
+ * is asked for by the head's own launch.
+ */
 static const struct head_space *space_of(const struct head_task *task)
 {
     return task->client != NULL ? task->client->space
@@ -148,8 +154,9 @@ static void worker_stats(struct head_core *core, struct head_device *device,
 }
 
 /*
- * Of thousands of launches in flight few are in the processor's caches when they end, and each is looked at in a dozen places, one after the other. So those that
- * come next are on their way to it while one is finished.
+ * Of thousands of launches in flight few are in the processor's caches when they end, and each is
+ * looked at in a dozen places, one after the other. So those that come next are on their way to it
+ * while one is finished.
  */
 static void done_expect(struct head_device *device, uint64_t seq, uint64_t end)
 {

@@ -1,9 +1,11 @@
 /*
- * One call is run again. Its arguments are arrays that show what it read then; it is submitted like any other call, so edges, placement, moves and
- * memory are as always. What takes its results is said in rebuild.c.
+ * One call is run again. Its arguments are arrays that show what it read then; it is submitted like
+ * any other call, so edges, placement, moves and memory are as always. What takes its results is
+ * said in rebuild.c.
  *
- * BESIDE. When another launch of the call is unfinished and well, this one is right only if that is: it finishes after it and fails with it, so
- * what is made of a call that is cancelled or fails is not shown. Nobody is told of this one.
+ * BESIDE. When another launch of the call is unfinished and well, this one is right only if that
+ * is: it finishes after it and fails with it, so what is made of a call that is cancelled or fails
+ * is not shown. Nobody is told of this one.
  */
 #include "head/rebuild_int.h"
 

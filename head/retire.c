@@ -1,19 +1,24 @@
 /*
- * Buffers that are retired: told to their worker before they are free, so that it can use their memory again in the order of its streams
- * (worker/reuse.c) and need not wait until we have heard that all is done.
+ * Buffers that are retired: told to their worker before they are free, so that it can use their
+ * memory again in the order of its streams (worker/reuse.c) and need not wait until we have heard
+ * that all is done.
  *
- * A buffer is retired when nothing but launches of its own device can reach it, and all of those have been sent:
+ * A buffer is retired when nothing but launches of its own device can reach it, and all of those
+ * have been sent:
  *
- *   instances   none, or of tiles that nobody holds but the unfinished task that makes them: no view, name, snapshot or fold will ever
- *               lead here again
- *   uses        of its device's launches only, which its worker runs in order; another device's copy has no place in that order
+ *   instances   none, or of tiles that nobody holds but the unfinished task that makes them: no
+ *               view, name, snapshot or fold will ever lead here again
+ *   uses        of its device's launches only, which its worker runs in order; another device's
+ *               copy has no place in that order
  *   refs        no others: no request of ours is half done
  *
- * That cannot become untrue: a new use comes from an instance of a tile that somebody holds. So nothing that is sent later names
- * the buffer, and its `free` comes, as for any other, when the last use has ended. (A spill that is taken back gives a buffer its values again,
- * spill_undo.c: that launch uses the buffer and was not sent, so the buffer is not retired.)
+ * That cannot become untrue: a new use comes from an instance of a tile that somebody holds. So
+ * nothing that is sent later names the buffer, and its `free` comes, as for any other, when the
+ * last use has ended. (A spill that is taken back gives a buffer its values again, spill_undo.c:
+ * that launch uses the buffer and was not sent, so the buffer is not retired.)
  *
- * Looked at when something that kept it went (`ending`), once a flush, and again when its last launch is sent.
+ * Looked at when something that kept it went (`ending`), once a flush, and again when its last
+ * launch is sent.
  *
  * Seeded bug: head.retire_foreign (another device may still read it).
  */

@@ -1,24 +1,34 @@
 /*
- * Roots: what an unfinished call reads and no record says how to make: a put, a result of a recorded graph, of a collective.
+ * Roots: what an unfinished call reads and no record says how to make: a put, a result of a
+ * recorded graph, of a collective.
  *
- * When the call's device is lost, or something else that it reads, the call is run again, and for that it needs all that it read. What has a record can be made
- * again; a root is there or it is lost. Its ref may show another version by then: whoever updates the ref gives the old one up when that is planned, and
- * its memory is free as soon as the launches that read it are over, lost ones too. So the call holds it until it is over itself:
+ * When the call's device is lost, or something else that it reads, the call is run again, and for
+ * that it needs all that it read. What has a record can be made again; a root is there or it is
+ * lost. Its ref may show another version by then: whoever updates the ref gives the old one up when
+ * that is planned, and its memory is free as soon as the launches that read it are over, lost ones
+ * too. So the call holds it until it is over itself:
  *
  *   - it is not freed
- *   - it is not written over in place, where the client has allowed that, on another device than the call's, unless there is one more copy, which is no replica from then on: who updates it there
- *     works on a copy of its own. (On the call's device who overwrites it comes behind the call, and a loss of that device takes both; what is lost by
- *     that is what else the call reads and the root with it, of which the client has said that it may be.)
+ *   - it is not written over in place, where the client has allowed that, on another device than
+ *     the call's, unless there is one more copy, which is no replica from then on: who updates it
+ *     there works on a copy of its own. (On the call's device who overwrites it comes behind the
+ *     call, and a loss of that device takes both; what is lost by that is what else the call reads
+ *     and the root with it, of which the client has said that it may be.)
  *
- * What is given up later so is memory that was in use before: a starved launch gets it, since a call that holds something came before it.
+ * What is given up later so is memory that was in use before: a starved launch gets it, since a
+ * call that holds something came before it.
  *
- * It is no claim: what is lost of a root with its device is nobody's loss, and fails nobody else who shows parts of that version.
+ * It is no claim: what is lost of a root with its device is nobody's loss, and fails nobody else
+ * who shows parts of that version.
  *
- * THE HOLD OUTLIVES THE LAUNCH that is lost, until it is known what is run again for it (rebuild.c): the call that is run again holds it anew.
+ * THE HOLD OUTLIVES THE LAUNCH that is lost, until it is known what is run again for it
+ * (rebuild.c): the call that is run again holds it anew.
  *
- * What was made of a root, and is lost when the call is over and the root is not shown any more, stays lost. Shadows (shadow.c) are for that.
+ * What was made of a root, and is lost when the call is over and the root is not shown any more,
+ * stays lost. Shadows (shadow.c) are for that.
  *
- * Seeded bugs: head.roots_let_go (nothing is held), head.roots_donated (it is written over on any device; object.c).
+ * Seeded bugs: head.roots_let_go (nothing is held), head.roots_donated (it is written over on any
+ * device; object.c).
  */
 #include "base/fault.h"
 #include "head/core_int.h"
@@ -37,7 +47,10 @@ static bool is_kept(const struct head_buffer *buffer, const void *user)
     return !buffer->replica;
 }
 
-/* A call that is run again may find it in a replica alone, which was made for the call before it was written over: from now on that is none. */
+/*
+ * A call that is run again may find it in a replica alone, which was made for the call before it
+ * was written over: from now on that is none.
+ */
 static void keep_copy(const struct head_tile *tile, const struct pl_box *box)
 {
     if (!head_tile_covered_by(tile, is_kept, NULL, box)) {

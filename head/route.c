@@ -1,4 +1,7 @@
-/* For people: by which route a large transfer between two devices goes now, and why; what follows is decided in move.c, pair.c and rates.c. */
+/*
+ * For people: by which route a large transfer between two devices goes now, and why; what follows
+ * is decided in move.c, pair.c and rates.c.
+ */
 #include <stdio.h>
 
 #include "head/core_int.h"

@@ -12,11 +12,13 @@
  * Step 5, by mode:
  *
  *   IN       a buffer that holds the box, else a replica is made
- *   OUT      all of an array, or a fresh one: a fresh buffer (older versions are not touched: no wait). A dense part: in the
- *            array's own buffer if it is here and nobody else needs that part, so that the array stays in one piece; else a
- *            fresh buffer of just that box. A strided part keeps what lies between: like INOUT.
- *   INOUT    in the array's own buffer (donation), under the same conditions and if no shadow is to stay there (shadow.c); else a fresh buffer of just the box, filled first by
- *            pieces that belong to the launch itself, so that running it again starts from the right bytes
+ *   OUT      all of an array, or a fresh one: a fresh buffer (older versions are not touched: no
+ *            wait). A dense part: in the array's own buffer if it is here and nobody else needs
+ *            that part, so that the array stays in one piece; else a fresh buffer of just that box.
+ *            A strided part keeps what lies between: like INOUT.
+ *   INOUT    in the array's own buffer (donation), under the same conditions and if no shadow is to
+ *            stay there (shadow.c); else a fresh buffer of just the box, filled first by pieces
+ *            that belong to the launch itself, so that running it again starts from the right bytes
  *   REDUCE   a private accumulator
  *   SCRATCH  a fresh buffer that nobody keeps
  */
@@ -24,7 +26,7 @@
 
 #include <stdio.h>
 
-/* ------------------------------------------------------------------------------------------ buffers */
+/* ------------------------------------------------------------------------------ buffers */
 
 struct start {
     struct head_core *core;
@@ -94,7 +96,10 @@ static bool fits(const struct head_arg *arg, const struct head_buffer *buffer)
     return !arg->dense || head_view_without_gaps(&arg->view, &buffer->frame);
 }
 
-/* What is kept of it comes into its fresh buffer; what it overwrites before it reads it does not: it may have failed. */
+/*
+ * What is kept of it comes into its fresh buffer; what it overwrites before it reads it does not:
+ * it may have failed.
+ */
 static bool gather_kept(struct start *start, const struct head_arg *arg, uint32_t number)
 {
     const struct pl_box *box;
@@ -109,8 +114,8 @@ static bool gather_kept(struct start *start, const struct head_arg *arg, uint32_
 }
 
 /*
- * OUT and INOUT. A segment of a graph also writes all of an array where it is: then it finds the same addresses the next time, at the
- * price of waiting for those who still read the last launch's.
+ * OUT and INOUT. A segment of a graph also writes all of an array where it is: then it finds the
+ * same addresses the next time, at the price of waiting for those who still read the last launch's.
  */
 static bool gather_written(struct start *start, struct head_operand *operand,
                            struct head_arg *arg, uint32_t number)
@@ -188,9 +193,12 @@ static bool gather(struct start *start, struct head_operand *operand, struct hea
     return ok && arg->buffer != NULL;
 }
 
-/* ------------------------------------------------------------------------------------------- commit */
+/* ------------------------------------------------------------------------------- commit */
 
-/* Of a call that is run again: versions that came after are not touched. What nobody lacks goes with the launch. */
+/*
+ * Of a call that is run again: versions that came after are not touched. What nobody lacks goes
+ * with the launch.
+ */
 static void commit_again(struct head_core *core, struct head_task *task,
                          const struct head_arg *arg)
 {
@@ -516,7 +524,10 @@ void head_run_fail(struct head_core *core, const struct head_run *run,
         tile->failure = head_failure_hold(failure);
         head_tile_label_set(core, tile, value_label(run, arg));
         if (arg->mode == PLASMON__V1__MODE__MODE_REDUCE) {
-            /* As if it had failed later: what is folded with what must not depend on when a failure is known. */
+            /*
+             * As if it had failed later: what is folded with what must not depend on when a failure
+             * is known.
+             */
             head_reduce_add(core, arg->array, &arg->hull, tile, arg->reduce_op);
         } else {
             head_array_set(core, arg->array, &arg->hull, tile);

@@ -1,6 +1,7 @@
 /*
- * A call of a function, before it is a launch: arguments are views of arrays, and a device is still to be chosen. Clients' tasks
- * (submit.c), points of an index space (index.c), nodes of graphs (graph.h) and the head's own copies and folds all become runs.
+ * A call of a function, before it is a launch: arguments are views of arrays, and a device is still
+ * to be chosen. Clients' tasks (submit.c), points of an index space (index.c), nodes of graphs
+ * (graph.h) and the head's own copies and folds all become runs.
  */
 #ifndef HEAD_RUN_H
 #define HEAD_RUN_H
@@ -21,8 +22,8 @@ struct head_arg {
     uint32_t reduce_op;
     bool dense;        /* the function takes it only without gaps */
     const char *label; /* of what is written; with labels_apart alone. NULL: none */
-    const struct pl_box *
-        kept; /* INOUT of a segment: all that it needs of what was there, disjoint; NULL: the hull */
+    /* INOUT of a segment: all that it needs of what was there, disjoint; NULL: the hull */
+    const struct pl_box *kept;
     size_t kept_count;
     /* Filled while the call is being placed and started. */
     struct head_buffer *buffer; /* held */
@@ -37,8 +38,8 @@ struct head_run {
     uint32_t function;
     struct head_function *defined; /* by the client; NULL: built in, or not known */
     bool shaped;
-    bool
-        labels_apart; /* each argument has a label: the launch is the head's own, or several calls */
+    /* each argument has a label: the launch is the head's own, or several calls */
+    bool labels_apart;
     uint32_t launch_shape[WIRE_LAUNCH_SHAPE_COUNT]; /* when shaped */
     const char *label; /* of the launch, and of what it writes unless labels_apart */
     struct head_arg *args;
@@ -68,7 +69,10 @@ static inline bool head_mode_writes(uint32_t mode)
 plasmon_status_t head_arg_resolve(struct head_core *core, struct head_client *client,
                                   const Plasmon__V1__Arg *wire, struct head_arg *arg,
                                   struct pl_err *err);
-/* The boxes of what was there that an argument which reads needs, one after the other; NULL: that was the last one. */
+/*
+ * The boxes of what was there that an argument which reads needs, one after the other; NULL: that
+ * was the last one.
+ */
 const struct pl_box *head_arg_kept(const struct head_arg *arg, size_t i);
 /* Do the elements of the view lie side by side, in C order, in a buffer that holds `frame`? */
 bool head_view_without_gaps(const struct pl_view *view, const struct pl_box *frame);
@@ -129,7 +133,10 @@ struct head_device *head_place(struct head_core *core, const struct head_want *w
                                size_t count, uint32_t hint,
                                struct head_failure **out_failure);
 
-/* ---- dealt.c: of the array that an input is part of, does this device have no more than about its share? How many parts like the input that is; 0: no. */
+/*
+ * ---- dealt.c: of the array that an input is part of, does this device have no more than about its
+ * share? How many parts like the input that is; 0: no.
+ */
 uint64_t head_dealt(const struct head_core *core, const struct head_want *want,
                     const struct head_device *device, uint32_t devices);
 

@@ -1,32 +1,45 @@
 /*
- * Second copies of what was put: nobody but its client has the bytes, so a client may ask for two (plasmon_put_options.replica).
+ * Second copies of what was put: nobody but its client has the bytes, so a client may ask for two
+ * (plasmon_put_options.replica).
  *
  * WHERE. The first of these that there is room for:
  *
- *   a device of another host     the only place that outlives the host; with what may be spilled there spilled
- *   memory of its own host       the copy of a write-back, which is not dropped. It outlives every device of the host as long as one is left to read it, and
- *                                takes no memory of devices, which is scarcer
+ *   a device of another host     the only place that outlives the host; with what may be spilled
+ *                                there spilled
+ *   memory of its own host       the copy of a write-back, which is not dropped. It outlives every
+ *                                device of the host as long as one is left to read it, and takes no
+ *                                memory of devices, which is scarcer
  *   another device of its host   where there is no memory for spilling, or it is full
  *
- * SAFE. What counts is what may be lost (enum head_safety): for each device, and each host, that has a copy of some of a box, is all of the box elsewhere? A
- * value that lies in memory of a host alone is safe from any device, so that is enough where there is one host. A replica does not count, for it goes
- * when room is wanted; one that is relied on becomes none.
+ * SAFE. What counts is what may be lost (enum head_safety): for each device, and each host, that
+ * has a copy of some of a box, is all of the box elsewhere? A value that lies in memory of a host
+ * alone is safe from any device, so that is enough where there is one host. A replica does not
+ * count, for it goes when room is wanted; one that is relied on becomes none.
  *
- * UNDER PRESSURE a copy goes from its device without a launch only if the value is as safe without it (head_second_needs); else it goes to host memory, which
- * is as safe as the device, and from there to files. A copy in host memory that is needed so is not dropped because the value is on a device, too.
+ * UNDER PRESSURE a copy goes from its device without a launch only if the value is as safe without
+ * it (head_second_needs); else it goes to host memory, which is as safe as the device, and from
+ * there to files. A copy in host memory that is needed so is not dropped because the value is on a
+ * device, too.
  *
- * AGAIN. Whoever removes an instance says so (head_second_look), and so does whoever brings a place: a device that joins, memory of a host, a drain. Before launches
- * are sent, those that were named are looked at, and what is missing is begun: at most MOVING_MAX copies and MOVING_BYTES_MAX at a time, for they take links and
- * memory from the program; those of puts do not wait for others. One that fails is begun again after AGAIN_MS.
+ * AGAIN. Whoever removes an instance says so (head_second_look), and so does whoever brings a
+ * place: a device that joins, memory of a host, a drain. Before launches are sent, those that were
+ * named are looked at, and what is missing is begun: at most MOVING_MAX copies and MOVING_BYTES_MAX
+ * at a time, for they take links and memory from the program; those of puts do not wait for others.
+ * One that fails is begun again after AGAIN_MS.
  *
- * NO PLACE. Values that found none wait in a list. Each second the first AGAIN_MAX are looked at again and go to its end, so each has its turn; and for each copy that is
- * begun one more is, so all go on at once when there is room again. A place that must be made, on a device that is full, is looked for on one after the other, at
- * FULL_MAX in vain a second and PUT_MAX for a put; the next search begins where the last one ended. So what the head does for them is the same however many wait.
+ * NO PLACE. Values that found none wait in a list. Each second the first AGAIN_MAX are looked at
+ * again and go to its end, so each has its turn; and for each copy that is begun one more is, so
+ * all go on at once when there is room again. A place that must be made, on a device that is full,
+ * is looked for on one after the other, at FULL_MAX in vain a second and PUT_MAX for a put; the
+ * next search begins where the last one ended. So what the head does for them is the same however
+ * many wait.
  *
- * A HOST THAT JOINS. Values whose copies are all on one host get one on another. The one on another device of the first host is an ordinary replica from then
- * on (one of memory of a host may be dropped): so it has moved when somebody wants its room.
+ * A HOST THAT JOINS. Values whose copies are all on one host get one on another. The one on another
+ * device of the first host is an ordinary replica from then on (one of memory of a host may be
+ * dropped): so it has moved when somebody wants its room.
  *
- * Everything is in the order of inputs and lists, so a head that replays a journal does the same. Of a checkpoint it knows who wants a second copy, and looks at all.
+ * Everything is in the order of inputs and lists, so a head that replays a journal does the same.
+ * Of a checkpoint it knows who wants a second copy, and looks at all.
  *
  * INVARIANTS (head_seconds_check)
  *
@@ -53,7 +66,7 @@ enum {
 };
 #define MOVING_BYTES_MAX (UINT64_C(1) << 30)
 
-/* ------------------------------------------------------------------------------------------ lists */
+/* -------------------------------------------------------------------------------- lists */
 
 void head_seconds_init(struct head_core *core)
 {
@@ -174,7 +187,7 @@ bool head_seconds_settled(const struct head_core *core)
            pl_list_empty(&core->seconds.lists[HEAD_SECOND_MOVING]);
 }
 
-/* ------------------------------------------------------------------------------------------ one value */
+/* ---------------------------------------------------------------------------- one value */
 
 static bool is_moving(const struct head_tile *tile)
 {
@@ -212,7 +225,10 @@ static bool relied_on(const struct head_tile *tile)
     return false;
 }
 
-/* A copy on a device that makes it no safer, of this value alone, is a replica like others: the last one that was made. */
+/*
+ * A copy on a device that makes it no safer, of this value alone, is a replica like others: the
+ * last one that was made.
+ */
 static void spare_one(struct head_tile *tile)
 {
     const struct head_counted all = {.settled = true};
@@ -358,7 +374,7 @@ void head_second_want(struct head_core *core, struct head_array *array)
     (void)make(core, tile->second, &looks);
 }
 
-/* ------------------------------------------------------------------------------------------ all of them */
+/* -------------------------------------------------------------------------- all of them */
 
 /* Those whose copy has come: they are the first. */
 static void moving_look(struct head_core *core)
@@ -375,7 +391,10 @@ static void moving_look(struct head_core *core)
     }
 }
 
-/* A place was found, so perhaps there is one for the next value that waits; not for one whose copy failed a moment ago. */
+/*
+ * A place was found, so perhaps there is one for the next value that waits; not for one whose copy
+ * failed a moment ago.
+ */
 static void next_due(struct head_core *core)
 {
     const struct head_second *next =

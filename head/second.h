@@ -1,5 +1,6 @@
 /*
- * Second copies: what was put with plasmon_put_options.replica is kept in two places. docs/lineage.md has the rule, second.c how it is kept.
+ * Second copies: what was put with plasmon_put_options.replica is kept in two places.
+ * docs/lineage.md has the rule, second.c how it is kept.
  */
 #ifndef HEAD_SECOND_H
 #define HEAD_SECOND_H
@@ -7,7 +8,10 @@
 #include "head/object.h"
 #include "wire/wire.h"
 
-/* What may be lost without the value. Only copies count that stay: no replicas, nothing on a device that is gone or a host that is drained. */
+/*
+ * What may be lost without the value. Only copies count that stay: no replicas, nothing on a device
+ * that is gone or a host that is drained.
+ */
 enum head_safety {
     HEAD_SAFE_NOT,   /* no copy of some of it stays */
     HEAD_SAFE_ONE,   /* a device takes some of it along */
@@ -17,10 +21,11 @@ enum head_safety {
 };
 
 enum head_second_state {
-    HEAD_SECOND_DUE,     /* to be looked at: a copy went, or a place came */
-    HEAD_SECOND_MOVING,  /* a copy is on its way */
-    HEAD_SECOND_WANTING, /* there is no place for one, or none on another host: looked at again when its turn comes */
-    HEAD_SECOND_REST,    /* as safe as the cluster's hosts allow */
+    HEAD_SECOND_DUE,    /* to be looked at: a copy went, or a place came */
+    HEAD_SECOND_MOVING, /* a copy is on its way */
+    /* there is no place for one, or none on another host: looked at again when its turn comes */
+    HEAD_SECOND_WANTING,
+    HEAD_SECOND_REST, /* as safe as the cluster's hosts allow */
     HEAD_SECOND_STATES,
 };
 
@@ -49,14 +54,18 @@ struct head_seconds {
 
 void head_seconds_init(struct head_core *core);
 /*
- * The array is about to be put, its first copy has a place, and a second one is asked for. Is there a place for that, or will there be when a device that was announced has
- * come? Otherwise EDEVMEM, with what helps.
+ * The array is about to be put, its first copy has a place, and a second one is asked for. Is there
+ * a place for that, or will there be when a device that was announced has come? Otherwise EDEVMEM,
+ * with what helps.
  */
 plasmon_status_t head_second_admit(struct head_core *core, struct head_array *array,
                                    struct pl_err *err) PL_MUST_CHECK;
 /* All of it has been put: a second copy is begun, and there will be one for as long as a client shows it. */
 void head_second_want(struct head_core *core, struct head_array *array);
-/* As of a checkpoint: it is looked at before anything else is done with it. warned: that it has one copy has been said. */
+/*
+ * As of a checkpoint: it is looked at before anything else is done with it. warned: that it has one
+ * copy has been said.
+ */
 void head_second_add(struct head_core *core, struct head_tile *tile, uint64_t bytes,
                      bool warned);
 /* A copy of it went. */
@@ -67,7 +76,10 @@ void head_seconds_arrived(struct head_core *core, const struct head_buffer *buff
 void head_second_end(struct head_core *core, struct head_tile *tile);
 /* A place came, or is about to go: a device, memory of a host, a drain. */
 void head_seconds_look(struct head_core *core);
-/* Would it be less safe without what this buffer has of the box? What is on its way to other places is no copy then. */
+/*
+ * Would it be less safe without what this buffer has of the box? What is on its way to other places
+ * is no copy then.
+ */
 bool head_second_needs(const struct head_tile *tile, const struct head_buffer *buffer,
                        const struct pl_box *box);
 /* How safe is it now, without what is on its way? */

@@ -38,7 +38,10 @@ struct head_second_part {
     uint64_t bytes;
 };
 uint64_t head_second_bytes(const struct head_array *array, const struct pl_box *box);
-/* Some copy is begun if that makes it safer; so many full devices may be looked at in vain. false: it stays as it is. */
+/*
+ * Some copy is begun if that makes it safer; so many full devices may be looked at in vain. false:
+ * it stays as it is.
+ */
 bool head_second_part_make(struct head_core *core, const struct head_second_part *part,
                            uint32_t *io_looks);
 

@@ -26,7 +26,10 @@ static bool reachable(const struct head_core *core, const struct head_second_par
     return true;
 }
 
-/* Is all of it elsewhere, as a copy here helps only then? Elsewhere: on other hosts (apart), on other devices. */
+/*
+ * Is all of it elsewhere, as a copy here helps only then? Elsewhere: on other hosts (apart), on
+ * other devices.
+ */
 static bool helps(const struct head_second_part *part, const struct head_device *device,
                   bool apart)
 {
@@ -71,8 +74,9 @@ static struct head_device *device_with_room(struct head_core *core,
 }
 
 /*
- * One where there is room when something is dropped or spilled. That takes time, so at *io_looks devices at most it is looked for in vain, beginning where the last
- * search ended. NULL: none was found.
+ * One where there is room when something is dropped or spilled. That takes time, so at *io_looks
+ * devices at most it is looked for in vain, beginning where the last search ended. NULL: none was
+ * found.
  */
 static struct head_device *device_made_room(struct head_core *core,
                                             const struct head_second_part *part, bool apart,
@@ -184,7 +188,7 @@ plasmon_status_t head_second_admit(struct head_core *core, struct head_array *ar
         pl_format_bytes(part.bytes, bytes));
 }
 
-/* ------------------------------------------------------------------------------------------ a copy */
+/* ------------------------------------------------------------------------------- a copy */
 
 static bool copy_to_device(struct head_core *core, const struct head_second_part *part,
                            bool apart, uint32_t *io_looks)

@@ -1,6 +1,7 @@
 /*
- * How safe a value is: for each device, and each host, that has a copy of some of a box, is all of the box elsewhere? Replicas, and what lies on a device that is gone
- * or a host that is drained, are no copies; memory of a host goes with the host and with no device.
+ * How safe a value is: for each device, and each host, that has a copy of some of a box, is all of
+ * the box elsewhere? Replicas, and what lies on a device that is gone or a host that is drained,
+ * are no copies; memory of a host goes with the host and with no device.
  */
 #include "head/second_int.h"
 

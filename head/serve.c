@@ -1,7 +1,8 @@
 /*
- * The head as a process: what comes in becomes inputs of the machine, and after every burst of input comes one flush, so that a burst of tasks
- * leaves as one frame a worker and its completions as one frame a client. Acknowledgements ride on those frames; what none of them
- * carried goes out alone. Then the burst goes to the journal, if there is one.
+ * The head as a process: what comes in becomes inputs of the machine, and after every burst of
+ * input comes one flush, so that a burst of tasks leaves as one frame a worker and its completions
+ * as one frame a client. Acknowledgements ride on those frames; what none of them carried goes out
+ * alone. Then the burst goes to the journal, if there is one.
  */
 #include "head/serve.h"
 
@@ -72,7 +73,7 @@ bool serve_hello_late(const struct serve *serve, uint64_t since_ms, uint64_t now
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------ ops of the machine */
+/* ------------------------------------------------------------------- ops of the machine */
 
 static void op_client_send(void *user, uint64_t session, const uint8_t *bytes,
                            size_t length)
@@ -157,15 +158,16 @@ static const struct head_machine_ops machine_ops = {
     .now_ns        = op_now_ns,
 };
 
-/* ------------------------------------------------------------------------------------------ idle and ticks */
+/* ----------------------------------------------------------------------- idle and ticks */
 
 static void idle(void *user)
 {
     struct serve *serve = user;
 
     /*
-     * At the end of a burst only the acknowledgements that many frames are owed: one alone would double the messages of a client that waits
-     * for each task, and rides on the task's end anyhow. At a tick, all.
+     * At the end of a burst only the acknowledgements that many frames are owed: one alone would
+     * double the messages of a client that waits for each task, and rides on the task's end anyhow.
+     * At a tick, all.
      */
     head_machine_flush(serve->machine);
     head_machine_acks(serve->machine, false, SERVE_CREDIT_STEP);
@@ -208,7 +210,7 @@ static void tick(void *user)
     serve_gate_commit(serve);
 }
 
-/* -------------------------------------------------------------------------------------------------- life */
+/* --------------------------------------------------------------------------------- life */
 
 /* Who may call what: docs/security.md has it as a table. */
 #define ANYBODY (TRUST_ROLE_HEAD | TRUST_ROLE_HOST | TRUST_ROLE_CLIENT)

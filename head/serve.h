@@ -1,6 +1,7 @@
 /*
- * The head as a process: gRPC around the machine (machine.h). One loop, one thread: every callback of every stream runs on it, so nothing
- * here is locked. What outlives a connection is in the machine; what is here lives as long as its stream.
+ * The head as a process: gRPC around the machine (machine.h). One loop, one thread: every callback
+ * of every stream runs on it, so nothing here is locked. What outlives a connection is in the
+ * machine; what is here lives as long as its stream.
  *
  *   serve.c          making it, the idle step (flush, acknowledgements, commit), ticks
  *   serve_gate.c     what is put out waits for the journal
@@ -33,18 +34,18 @@ enum {
     SERVE_TICK_MS       = 100,
     SERVE_TICK_IDLE_MS  = 1000,  /* with a journal */
     SERVE_GRACE_MS      = 60000, /* after a restart, before leases run */
-    SERVE_CREDIT_STEP =
-        4096, /* tasks; less credit than this waits for a frame or a tick to carry it */
-    SERVE_DEVICES_WAIT_MS =
-        30000, /* how long a client's welcome waits for devices that are starting */
+    /* tasks; less credit than this waits for a frame or a tick to carry it */
+    SERVE_CREDIT_STEP = 4096,
+    /* how long a client's welcome waits for devices that are starting */
+    SERVE_DEVICES_WAIT_MS      = 30000,
     SERVE_MORE_DEVICES_WAIT_MS = 8000, /* and where there is one already */
-    SERVE_RATES_MS =
-        1000, /* between questions for what transfers did, while there is work */
-    SERVE_JOURNAL_SILENT_MS =
-        1000,                  /* how long it may store nothing before people are told */
-    SERVE_STATS_WAIT_MS = 500, /* how long a status waits for figures of the workers */
-    SERVE_NODES_WAIT_MS =
-        1000, /* and for a sign of life of the stores: one that is only busy gives it */
+    /* between questions for what transfers did, while there is work */
+    SERVE_RATES_MS = 1000,
+    /* how long it may store nothing before people are told */
+    SERVE_JOURNAL_SILENT_MS = 1000,
+    SERVE_STATS_WAIT_MS     = 500, /* how long a status waits for figures of the workers */
+    /* and for a sign of life of the stores: one that is only busy gives it */
+    SERVE_NODES_WAIT_MS = 1000,
     SERVE_LOOKS = 1024, /* at refs, for `plasmon memory`, before others have their turn */
     SERVE_HELLO_MS      = 10000, /* how long a stream may be there without its hello */
     SERVE_NODE_LEASE_MS = 10000,
@@ -148,8 +149,8 @@ struct serve_gate {
     struct pl_list held; /* struct serve_held, in order */
     uint64_t open;       /* number of the batch that is being filled, from 1 */
     uint64_t stored;     /* batches up to here are */
-    uint64_t
-        waiting_ms; /* when something was last stored, or is waited for; 0: all is stored */
+    /* when something was last stored, or is waited for; 0: all is stored */
+    uint64_t waiting_ms;
 };
 
 struct serve {
@@ -213,7 +214,10 @@ void serve_late_drop(struct serve_client *client);
 /* ---- serve_gate.c */
 void serve_gate_init(struct serve *serve);
 void serve_gate_finish(struct serve *serve);
-/* Each takes place at once without a journal, and in their order when all before it is stored with one. Takes the buffer. */
+/*
+ * Each takes place at once without a journal, and in their order when all before it is stored with
+ * one. Takes the buffer.
+ */
 void serve_send(struct serve *serve, struct rpc_stream *stream, uint8_t *buffer,
                 size_t length);
 void serve_send_copy(struct serve *serve, struct rpc_stream *stream, const uint8_t *bytes,
@@ -262,7 +266,10 @@ void serve_holders_step(struct serve *serve);        /* everything else has had 
 void serve_holders_again(struct serve *serve);       /* the core is another one */
 void serve_clients_tick(struct serve *serve, uint64_t now_ms); /* welcomes that waited */
 void serve_clients_end(struct serve *serve);                   /* those that said bye */
-/* We end, and there is no journal that another head could go on from: none of them has anything to wait for. */
+/*
+ * We end, and there is no journal that another head could go on from: none of them has anything to
+ * wait for.
+ */
 void serve_clients_dismiss(struct serve *serve);
 struct serve_client *serve_client_of(struct serve *serve, uint64_t session);
 struct serve_worker *serve_worker_of(struct serve *serve, uint32_t device);
@@ -278,7 +285,8 @@ void serve_hello_keep(struct serve *serve, struct serve_hello *hello, const uint
 void serve_client_take(struct serve_client *client, const uint8_t *bytes,
                        size_t length); /* a frame of its session; it may be freed */
 /*
- * Which namespace a caller's token and certificate confine him to. *out NULL: to none. EAUTH: they name different ones. Lent by the two.
+ * Which namespace a caller's token and certificate confine him to. *out NULL: to none. EAUTH: they
+ * name different ones. Lent by the two.
  */
 plasmon_status_t serve_confined(const struct serve *serve, int token_index,
                                 const struct trust_identity *identity, const char **out,

@@ -1,13 +1,16 @@
 /*
- * Checkpoints: so that the log of inputs does not grow for ever, and a head that is started again has little to replay.
+ * Checkpoints: so that the log of inputs does not grow for ever, and a head that is started again
+ * has little to replay.
  *
- * One is due when the log has grown past a part of its limit, and is made at the next moment when nothing is under way. Past the limit itself,
- * if tasks are what stands in the way, that moment is brought about: frames of clients wait for a while (they are not acknowledged, so they are
- * in nobody's way but their senders'), tasks end, the checkpoint is made. That is not tried while a device that has some of them is away, and given up when one
- * goes away. When they do not end in time, all goes on, and it is tried again later:
- * a minute later, or sooner when the log has grown far past its limit, because what a head that is started then has to replay is what clients
- * wait for, too. A head that has just gone on from its journal gives workers time to come back before it waits for their tasks.
- * What stands in the way is said in the log.
+ * One is due when the log has grown past a part of its limit, and is made at the next moment when
+ * nothing is under way. Past the limit itself, if tasks are what stands in the way, that moment is
+ * brought about: frames of clients wait for a while (they are not acknowledged, so they are in
+ * nobody's way but their senders'), tasks end, the checkpoint is made. That is not tried while a
+ * device that has some of them is away, and given up when one goes away. When they do not end in
+ * time, all goes on, and it is tried again later: a minute later, or sooner when the log has grown
+ * far past its limit, because what a head that is started then has to replay is what clients wait
+ * for, too. A head that has just gone on from its journal gives workers time to come back before it
+ * waits for their tasks. What stands in the way is said in the log.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -19,8 +22,8 @@
 
 enum {
     DUE_PART = 8, /* of the limit */
-    DUE_FACTOR =
-        2, /* of what the last one took: it is written for twice as much of the log */
+    /* of what the last one took: it is written for twice as much of the log */
+    DUE_FACTOR          = 2,
     HOLD_MS             = 3000,
     HOLD_PAUSE_MS       = 60000,
     HOLD_PAUSE_FAR_MS   = 15000,
@@ -45,7 +48,7 @@ static bool past(const struct serve *serve, uint64_t limit)
     return serve->checkpoint.log_bytes >= limit + DUE_FACTOR * serve->checkpoint.last_bytes;
 }
 
-/* ------------------------------------------------------------------------------------------ frames that wait */
+/* --------------------------------------------------------------------- frames that wait */
 
 struct late {
     struct pl_list link;
@@ -117,7 +120,7 @@ static void hold_end(struct serve *serve, uint64_t now_ms, bool made)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ making one */
+/* --------------------------------------------------------------------------- making one */
 
 static bool make(struct serve *serve, const char **out_why)
 {

@@ -1,6 +1,7 @@
 /*
- * Session streams. A client's first frame is its hello; it is answered by a welcome when the devices that stores have announced are
- * there (or were given up), so that a program's first task finds a device. After that, its frames are inputs.
+ * Session streams. A client's first frame is its hello; it is answered by a welcome when the
+ * devices that stores have announced are there (or were given up), so that a program's first task
+ * finds a device. After that, its frames are inputs.
  */
 #include "head/serve.h"
 

@@ -1,4 +1,7 @@
-/* Drain: a unary call that starts, undoes or asks; and stores that are about to leave and ask for the same. */
+/*
+ * Drain: a unary call that starts, undoes or asks; and stores that are about to leave and ask for
+ * the same.
+ */
 #include "head/serve.h"
 
 #include "base/alloc.h"
@@ -90,8 +93,8 @@ static plasmon_status_t act(struct serve *serve, const Plasmon__V1__DrainRequest
 }
 
 /*
- * Whoever hears that a node is drained may end it: that must be stored. As long as the journal stores nothing the answer is not held back, but says
- * so; it is asked again.
+ * Whoever hears that a node is drained may end it: that must be stored. As long as the journal
+ * stores nothing the answer is not held back, but says so; it is asked again.
  */
 static void hold_back(const struct serve *serve, Plasmon__V1__DrainReply *out,
                       char text[static DRAIN_TEXT_BYTES])

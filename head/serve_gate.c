@@ -1,11 +1,14 @@
 /*
  * The gate: what leaves the head leaves after the journal has what it follows from.
  *
- * Inputs are collected in a batch, and each thing that is put out meanwhile - a frame, an acknowledgement, an order to fence, the end of a
- * stream - gets the number of that batch. When the input ran dry, the batch goes to the journal, and the next one is begun. When the journal
- * says that a batch is stored, everything with its number or a lower one leaves, in the order in which it was put out.
+ * Inputs are collected in a batch, and each thing that is put out meanwhile - a frame, an
+ * acknowledgement, an order to fence, the end of a stream - gets the number of that batch. When the
+ * input ran dry, the batch goes to the journal, and the next one is begun. When the journal says
+ * that a batch is stored, everything with its number or a lower one leaves, in the order in which
+ * it was put out.
  *
- * A stream that ends takes what is held for it along: numbered frames are kept in the machine, and are sent again.
+ * A stream that ends takes what is held for it along: numbered frames are kept in the machine, and
+ * are sent again.
  *
  * Without a journal nothing is held.
  */
@@ -33,7 +36,7 @@ void serve_gate_init(struct serve *serve)
     serve->gate.open = 1;
 }
 
-/* ------------------------------------------------------------------------------------------ what leaves */
+/* -------------------------------------------------------------------------- what leaves */
 
 /* Takes the buffer. */
 static void put_on_wire(struct rpc_stream *stream, uint8_t *buffer, size_t length)
@@ -101,7 +104,7 @@ void serve_gate_forget(struct serve *serve, struct rpc_stream *stream)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ what is held */
+/* ------------------------------------------------------------------------- what is held */
 
 static bool through(const struct serve *serve)
 {
@@ -203,7 +206,7 @@ void serve_unary_reply(struct serve *serve, struct rpc_unary *call, uint8_t *buf
     held->length = length;
 }
 
-/* ------------------------------------------------------------------------------------------ the journal */
+/* -------------------------------------------------------------------------- the journal */
 
 void serve_stored(struct serve *serve)
 {

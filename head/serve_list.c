@@ -1,4 +1,7 @@
-/* List: a unary call for people and scripts, a page of tasks, objects or nodes. What a caller who is confined to a namespace sees is of that one. */
+/*
+ * List: a unary call for people and scripts, a page of tasks, objects or nodes. What a caller who
+ * is confined to a namespace sees is of that one.
+ */
 #include "head/serve.h"
 
 /* It was decoded before, so it can be. */

@@ -1,7 +1,8 @@
 /*
- * Node streams: what the stores tell. Which devices a host brings (they get their numbers here, and welcomes wait for them), where its
- * control socket is, and which of its workers died. A death is kept and repeated by the store until it is acknowledged; a repeat changes
- * nothing. What a store is and when it is given up: machine_nodes.c.
+ * Node streams: what the stores tell. Which devices a host brings (they get their numbers here, and
+ * welcomes wait for them), where its control socket is, and which of its workers died. A death is
+ * kept and repeated by the store until it is acknowledged; a repeat changes nothing. What a store
+ * is and when it is given up: machine_nodes.c.
  */
 #include "head/serve.h"
 
@@ -63,7 +64,8 @@ static void node_send(struct serve_node *node, Plasmon__V1__NodeCommand *command
 }
 
 /*
- * It carries no state, and acknowledges nothing: so it waits for no journal, and a store is not taken for a silent one because Redis is.
+ * It carries no state, and acknowledges nothing: so it waits for no journal, and a store is not
+ * taken for a silent one because Redis is.
  */
 uint32_t serve_nodes_ask(struct serve *serve, uint64_t request)
 {

@@ -1,10 +1,11 @@
 /*
  * Where the head begins: from nothing, or where the records of a journal end.
  *
- * The records are replayed without a connection to anybody, so all that is put out goes nowhere and is kept if it is numbered; and without a
- * word in the log, where it stands since it happened. Then one more
- * input says that every connection is gone; peers come back with their sessions and are sent what they have not acknowledged. Leases of those
- * who were connected, or away, begin a while after now: who had no head to come back to is not punished for it.
+ * The records are replayed without a connection to anybody, so all that is put out goes nowhere and
+ * is kept if it is numbered; and without a word in the log, where it stands since it happened. Then
+ * one more input says that every connection is gone; peers come back with their sessions and are
+ * sent what they have not acknowledged. Leases of those who were connected, or away, begin a while
+ * after now: who had no head to come back to is not punished for it.
  */
 #include <inttypes.h>
 #include <string.h>

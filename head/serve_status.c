@@ -1,9 +1,12 @@
 /*
- * Status and Functions: unary calls for people and scripts. A status asks the workers for fresh figures and waits for them a moment.
+ * Status and Functions: unary calls for people and scripts. A status asks the workers for fresh
+ * figures and waits for them a moment.
  *
- * Who wants to know who holds the memory then waits for a look at all refs and names (head/memory_report.c). That goes on a little at a time, each time
- * the loop has nothing else to do and after its flush, so a head with millions of them serves everybody else meanwhile. There is one look at a time: all
- * who waited when it began, and for the same label as the one who had waited longest, are answered with it, so asking often costs no more.
+ * Who wants to know who holds the memory then waits for a look at all refs and names
+ * (head/memory_report.c). That goes on a little at a time, each time the loop has nothing else to
+ * do and after its flush, so a head with millions of them serves everybody else meanwhile. There is
+ * one look at a time: all who waited when it began, and for the same label as the one who had
+ * waited longest, are answered with it, so asking often costs no more.
  */
 #include "head/serve.h"
 
@@ -211,7 +214,7 @@ void serve_status_stats(struct serve *serve, uint64_t request)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ who holds memory */
+/* --------------------------------------------------------------------- who holds memory */
 
 /* false: nobody waits for it. */
 static bool holders_begin(struct serve *serve)
@@ -264,9 +267,12 @@ void serve_holders_again(struct serve *serve)
     serve->holders = NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ ticks */
+/* -------------------------------------------------------------------------------- ticks */
 
-/* While something is going on, and once afterwards: what transfers did, for who chooses routes and places (rates.h). Nobody waits for the answers. */
+/*
+ * While something is going on, and once afterwards: what transfers did, for who chooses routes and
+ * places (rates.h). Nobody waits for the answers.
+ */
 static void rates_ask(struct serve *serve, uint64_t now_ms)
 {
     uint64_t order = head_core_order(serve->core);

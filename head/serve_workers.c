@@ -1,10 +1,10 @@
 /*
- * Work streams. A worker is known by host and host device; its session lasts as long as its process (incarnation) and survives a broken
- * connection. A new incarnation starts a new session: what its predecessor had not taken over is owed again by the core, not by the
- * link (machine_peers.c).
+ * Work streams. A worker is known by host and host device; its session lasts as long as its process
+ * (incarnation) and survives a broken connection. A new incarnation starts a new session: what its
+ * predecessor had not taken over is owed again by the core, not by the link (machine_peers.c).
  *
- * A device gets its number from its store's hello (serve_nodes.c). A worker that is faster than its store waits for it: until a store with
- * the memory that this worker has is known.
+ * A device gets its number from its store's hello (serve_nodes.c). A worker that is faster than its
+ * store waits for it: until a store with the memory that this worker has is known.
  */
 #include "head/serve.h"
 

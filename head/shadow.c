@@ -1,22 +1,31 @@
 /*
- * Shadows: versions of arrays that are updated in place, kept so that a loss need not go back to the beginning.
+ * Shadows: versions of arrays that are updated in place, kept so that a loss need not go back to
+ * the beginning.
  *
- * x = f(x) on a ref that nobody else holds overwrites what it read, so a chain of updates has no version but the last one. When that is lost, the chain
- * is made again from where it began (rebuild.c), as far as there is a record of that: a put has none. With config.shadow_bytes a version is kept
+ * x = f(x) on a ref that nobody else holds overwrites what it read, so a chain of updates has no
+ * version but the last one. When that is lost, the chain is made again from where it began
+ * (rebuild.c), as far as there is a record of that: a put has none. With config.shadow_bytes a
+ * version is kept
  *
  *   - when so many bytes of a box have been overwritten in place since the last one that was kept, and
- *   - before the first update of what cannot be made again: a put, a result of a recorded graph or of a collective,
+ *   - before the first update of what cannot be made again: a put, a result of a recorded graph or
+ *     of a collective,
  *
- * and the one before it goes: one version for each box that tasks update (two while the newer one is being copied).
+ * and the one before it goes: one version for each box that tasks update (two while the newer one
+ * is being copied).
  *
- * WHERE. A copy on another host, else on another device, with room as it is. Its array is `apart`: what it shows may be overwritten in
- * place wherever that is not the only place (head_tile_held_elsewhere), once it has been copied, which the edges between the launches see to. Where there is no other device with room the old
- * version itself is kept: the task gets a copy to work on. That helps against a worker that dies, though not against a device that does.
+ * WHERE. A copy on another host, else on another device, with room as it is. Its array is `apart`:
+ * what it shows may be overwritten in place wherever that is not the only place
+ * (head_tile_held_elsewhere), once it has been copied, which the edges between the launches see to.
+ * Where there is no other device with room the old version itself is kept: the task gets a copy to
+ * work on. That helps against a worker that dies, though not against a device that does.
  *
- * A SHADOW IS AN ARRAY like any other, of nobody's account: tasks that are run again find its bytes as they find all others. Nobody but this file holds it, and
- * it is the first thing to go: when a device needs room, when its own bytes are lost (they are not made again for it), with the array.
+ * A SHADOW IS AN ARRAY like any other, of nobody's account: tasks that are run again find its bytes
+ * as they find all others. Nobody but this file holds it, and it is the first thing to go: when a
+ * device needs room, when its own bytes are lost (they are not made again for it), with the array.
  *
- * Boxes of one array's shadows do not meet. All orders are those of inputs, so a head that replays a journal, from a checkpoint too, has the same shadows.
+ * Boxes of one array's shadows do not meet. All orders are those of inputs, so a head that replays
+ * a journal, from a checkpoint too, has the same shadows.
  */
 #include "head/core_int.h"
 
@@ -109,7 +118,10 @@ static bool cut_off(const struct head_array *array, const struct pl_box *box)
     return fragment != NULL;
 }
 
-/* Where it is out of danger: on another host than the first copy, else on another device; where the most room is. */
+/*
+ * Where it is out of danger: on another host than the first copy, else on another device; where the
+ * most room is.
+ */
 static struct head_device *second_home(struct head_core *core,
                                        const struct head_buffer *first)
 {

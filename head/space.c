@@ -1,14 +1,16 @@
 /*
  * Accounts of namespaces.
  *
- * BYTES  A tile is content; what arrays show of it is charged, and at most all of it: charged = min(bytes of the tile, sum of what its fragments and
- * partial results show). So an array that is written bit by bit costs its size, and one that is held in two versions costs what differs.
- * (Two snapshots of overlapping parts of something that is gone may be charged up to the whole of it.) A tile that has failed when it is shown costs
- * nothing: there is no memory behind it.
+ * BYTES  A tile is content; what arrays show of it is charged, and at most all of it: charged =
+ * min(bytes of the tile, sum of what its fragments and partial results show). So an array that is
+ * written bit by bit costs its size, and one that is held in two versions costs what differs. (Two
+ * snapshots of overlapping parts of something that is gone may be charged up to the whole of it.) A
+ * tile that has failed when it is shown costs nothing: there is no memory behind it.
  *
  * INVARIANTS (head_spaces_check)
  *
- *   (1) bytes is the sum of `charged` of the tiles in `tiles`; a tile is in there exactly while something shows it.
+ *   (1) bytes is the sum of `charged` of the tiles in `tiles`; a tile is in there exactly while
+ *       something shows it.
  *   (2) tasks is the sum of tasks_open of its sessions, sessions is how many they are.
  */
 #include "head/core_int.h"
@@ -125,7 +127,7 @@ void head_space_release(struct head_space *space)
     pl_free(space);
 }
 
-/* ----------------------------------------------------------------------------------------------- quotas */
+/* ------------------------------------------------------------------------------- quotas */
 
 plasmon_status_t head_space_admit_session(struct head_space *space, struct pl_err *err)
 {
@@ -234,7 +236,7 @@ plasmon_status_t head_space_admit_run(const struct head_run *run, struct pl_err 
     return head_space_admit_bytes(space, bytes, err);
 }
 
-/* --------------------------------------------------------------------------------------------- accounts */
+/* ----------------------------------------------------------------------------- accounts */
 
 static uint64_t due(const struct head_tile *tile)
 {

@@ -1,13 +1,15 @@
 /*
  * Namespaces: who shares names, and how much all of them together may use.
  *
- * A session is in one namespace. A published name is found in its own only, and so is everything else by way of it: a ref names nothing in another
- * session, so what is in one namespace never gets into another one.
+ * A session is in one namespace. A published name is found in its own only, and so is everything
+ * else by way of it: a ref names nothing in another session, so what is in one namespace never gets
+ * into another one.
  *
  * What is counted, in space.c and where it says so:
  *
- *   bytes     of values that refs and names show, wherever they lie (device, host memory, file). Content that several versions show counts
- *             once. Replicas, scratch and what is on its way do not count: they go when room is wanted.
+ *   bytes     of values that refs and names show, wherever they lie (device, host memory, file).
+ *             Content that several versions show counts once. Replicas, scratch and what is on its
+ *             way do not count: they go when room is wanted.
  *   tasks     submitted and not resolved
  *   sessions
  *

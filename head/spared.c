@@ -1,23 +1,29 @@
 /*
  * What a launch that is given up was to write over, and never will.
  *
- * A launch that updates in place consumes the version that it reads when it is planned: from then on no buffer is known to have it (run.c). If the
- * launch is given up for a loss that is not its own - something else that it reads is to be made again - before it has begun, its bytes are
- * where they were. So they are found there again, or a value that nobody can make again, a put say, would be lost by a death that did not touch it.
+ * A launch that updates in place consumes the version that it reads when it is planned: from then
+ * on no buffer is known to have it (run.c). If the launch is given up for a loss that is not its
+ * own - something else that it reads is to be made again - before it has begun, its bytes are where
+ * they were. So they are found there again, or a value that nobody can make again, a put say, would
+ * be lost by a death that did not touch it.
  *
- *   note        a function is given up, and it was not sent; or its worker is being judged, who died: then what that one had begun is
- *               taken out again (head_spared_spoil). It becomes a SKIP, which names no memory but what it was to make
+ *   note        a function is given up, and it was not sent; or its worker is being judged, who
+ *               died: then what that one had begun is taken out again (head_spared_spoil). It
+ *               becomes a SKIP, which names no memory but what it was to make
  *   give back   when a call is to be run again that reads the version, and it is nowhere (rebuild.c)
  *
  * THEY ARE RIGHT THERE if nobody else has written them, or will:
  *
- *   before it   whoever was to write there and is unfinished, is well: then the next launch depends on that one, as this one did. Who was given up
- *               too has spoiled the buffer, or never made what this one was to read. (That value is lost, but its call may have been run twice, and then
- *               the value of the other run is looked for, which never was here.)
- *   after it    whoever writes there has been given up before it began, like this one. (It waits for this one, or it would not come after it.)
+ *   before it   whoever was to write there and is unfinished, is well: then the next launch depends
+ *               on that one, as this one did. Who was given up too has spoiled the buffer, or never
+ *               made what this one was to read. (That value is lost, but its call may have been run
+ *               twice, and then the value of the other run is looked for, which never was here.)
+ *   after it    whoever writes there has been given up before it began, like this one. (It waits
+ *               for this one, or it would not come after it.)
  *
- * AS IF IT HAD NOT BEEN PLANNED. Its use of the buffer, and those of the ones after it, count as reads from now on, which nobody's success depends on; and
- * the writers before it, which it had taken over from (hazard.c), are in the list again.
+ * AS IF IT HAD NOT BEEN PLANNED. Its use of the buffer, and those of the ones after it, count as
+ * reads from now on, which nobody's success depends on; and the writers before it, which it had
+ * taken over from (hazard.c), are in the list again.
  *
  * Seeded bug: head.spared_begun (worker_back.c: what had begun is given back, too).
  */
@@ -94,7 +100,7 @@ void head_spared_spoil(struct head_core *core, struct head_task *task)
     }
 }
 
-/* --------------------------------------------------------------------------------------------- giving back */
+/* -------------------------------------------------------------------------- giving back */
 
 /* In the order in which they were planned. */
 static void link_again(struct head_buffer *buffer, struct head_use *use)
@@ -119,7 +125,10 @@ static void becomes_read(struct head_core *core, struct head_buffer *buffer,
     head_use_link(use, buffer->readers.prev);
 }
 
-/* Each write of unfinished launches that meets the box. false, and nothing done: somebody has written there, or will. */
+/*
+ * Each write of unfinished launches that meets the box. false, and nothing done: somebody has
+ * written there, or will.
+ */
 static bool writes_undo(struct head_core *core, const struct spared *spared,
                         struct head_buffer *buffer, bool really)
 {

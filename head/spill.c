@@ -1,26 +1,33 @@
 /*
  * The memory of devices, in the order of the plan.
  *
- * The head numbers launches long before they run, and a device runs them in the order of their numbers. So what lies on a device when a
- * launch begins is known when it gets its number: every buffer that somebody may still name (device->bytes_live). The head keeps that below
- * what the device has, as a compiler keeps values in registers: before a launch is numbered, room is made for what it needs
- * (head_spill_room), and what makes the room is numbered before it:
+ * The head numbers launches long before they run, and a device runs them in the order of their
+ * numbers. So what lies on a device when a launch begins is known when it gets its number: every
+ * buffer that somebody may still name (device->bytes_live). The head keeps that below what the
+ * device has, as a compiler keeps values in registers: before a launch is numbered, room is made
+ * for what it needs (head_spill_room), and what makes the room is numbered before it:
  *
- *   drop      what is a replica, or has a copy in host memory, needs no launch: its instances go, and its memory when its last use is over
- *   spill     a GET_HOST into the host's slab (spill_host.c) takes its place: the values' instances move to the copy at once, and the
- *             buffer lives until that launch is over, by the use that the launch is
- *   restore   when a value that has no instance on a device is to be read, a PUT_HOST into a fresh buffer comes first. The copy in host
- *             memory stays for as long as the value does: spilling it again costs nothing
+ *   drop      what is a replica, or has a copy in host memory, needs no launch: its instances go,
+ *             and its memory when its last use is over
+ *   spill     a GET_HOST into the host's slab (spill_host.c) takes its place: the values' instances
+ *             move to the copy at once, and the buffer lives until that launch is over, by the use
+ *             that the launch is
+ *   restore   when a value that has no instance on a device is to be read, a PUT_HOST into a fresh
+ *             buffer comes first. The copy in host memory stays for as long as the value does:
+ *             spilling it again costs nothing
  *
- * All three are ordinary launches: hazards order them, a worker that died does them again, nothing is decided when memory runs out.
- * What goes first is what no launch named for the longest time, in the order of the plan; while more tasks of a frame are to be planned, what they
- * need last (lookahead.c). What is never taken: what the call that is planned
- * uses itself (`kept`), what a client maps or writes, what a request of ours holds.
+ * All three are ordinary launches: hazards order them, a worker that died does them again, nothing
+ * is decided when memory runs out. What goes first is what no launch named for the longest time, in
+ * the order of the plan; while more tasks of a frame are to be planned, what they need last
+ * (lookahead.c). What is never taken: what the call that is planned uses itself (`kept`), what a
+ * client maps or writes, what a request of ours holds.
  *
- * So a front finds its memory when everything before it is over, but for what the plan does not see: scratch, holes between blocks. A
- * sixteenth of the device is kept for them. (A front that finds none all the same starves as ever: device.c.)
+ * So a front finds its memory when everything before it is over, but for what the plan does not
+ * see: scratch, holes between blocks. A sixteenth of the device is kept for them. (A front that
+ * finds none all the same starves as ever: device.c.)
  *
- * Seeded bugs: spill.drop_early (a buffer goes before its spill is done), spill.stale (a restore does not wait for the spill; task.c).
+ * Seeded bugs: spill.drop_early (a buffer goes before its spill is done), spill.stale (a restore
+ * does not wait for the spill; task.c).
  */
 #include "head/spill_int.h"
 
@@ -28,8 +35,8 @@
 
 enum {
     RESERVE_PART = 16,
-    LOOK_MAX =
-        512 /* buffers, for the one that is needed last; for small ones when host memory is nearly full */
+    /* buffers, for the one that is needed last; for small ones when host memory is nearly full */
+    LOOK_MAX = 512
 };
 
 uint64_t head_spill_rounded(uint64_t bytes)
@@ -39,7 +46,7 @@ uint64_t head_spill_rounded(uint64_t bytes)
     return pl_round_up(pl_max_u64(bytes, 1), unit);
 }
 
-/* ------------------------------------------------------------------------------------------ what is where */
+/* ------------------------------------------------------------------------ what is where */
 
 static bool is_on_a_device(const struct head_buffer *buffer, const void *user)
 {
@@ -52,7 +59,10 @@ static bool on_devices(const struct head_tile *tile, const struct pl_box *box)
     return head_tile_covered_by(tile, is_on_a_device, NULL, box);
 }
 
-/* Is all of what it holds of the tile in one copy in host memory? Not that of a host that is drained, for somebody who stays. */
+/*
+ * Is all of what it holds of the tile in one copy in host memory? Not that of a host that is
+ * drained, for somebody who stays.
+ */
 static bool copied(const struct head_instance *instance)
 {
     struct pl_list *pos;
@@ -106,8 +116,9 @@ struct forgotten {
 };
 
 /*
- * Does somebody who shows the tile lack some of the box? What has been written over in all that show it may be nowhere; what nobody shows any more
- * may, too, and does not fail: a call that is run again may want it, and have it made again.
+ * Does somebody who shows the tile lack some of the box? What has been written over in all that
+ * show it may be nowhere; what nobody shows any more may, too, and does not fail: a call that is
+ * run again may want it, and have it made again.
  */
 static bool is_lacked(const struct head_tile *tile, const struct pl_box *box)
 {
@@ -166,7 +177,7 @@ void head_spill_forget(struct head_core *core, struct head_buffer *buffer,
     pl_vec_finish(&forgotten);
 }
 
-/* ------------------------------------------------------------------------------------------ what is kept */
+/* ------------------------------------------------------------------------- what is kept */
 
 void head_spill_plan_begin(struct head_core *core)
 {
@@ -197,7 +208,7 @@ void head_spill_keep(struct head_core *core, struct head_array *array,
     }
 }
 
-/* ------------------------------------------------------------------------------------------- making room */
+/* -------------------------------------------------------------------------- making room */
 
 static uint64_t room_of(const struct head_device *device)
 {
@@ -228,9 +239,11 @@ static bool in_use_outside(const struct head_buffer *buffer)
 }
 
 /*
- * A spill reads all of the buffer, so it depends on whoever still writes any of it, and so does who reads a value when it is back. Is that no more than who
- * reads the value here depends on? Nothing is being written, or one value is there and one launch makes it, which has not failed. What else lies in
- * such a buffer, of values that have gone or failed, would take this one with it: it is spilled when it is there.
+ * A spill reads all of the buffer, so it depends on whoever still writes any of it, and so does who
+ * reads a value when it is back. Is that no more than who reads the value here depends on? Nothing
+ * is being written, or one value is there and one launch makes it, which has not failed. What else
+ * lies in such a buffer, of values that have gone or failed, would take this one with it: it is
+ * spilled when it is there.
  */
 static bool writers_are_its_own(const struct head_buffer *buffer)
 {
@@ -377,8 +390,8 @@ static bool let_go(struct head_core *core, struct head_buffer *buffer,
 }
 
 /*
- * What may be dropped goes, in the order of its use, until so much is free there. What it turns out that may not is not looked at again before something has
- * changed (loose.c).
+ * What may be dropped goes, in the order of its use, until so much is free there. What it turns out
+ * that may not is not looked at again before something has changed (loose.c).
  */
 static void drop_until(struct head_core *core, struct head_device *device,
                        enum head_spill_for purpose, uint64_t live_max)
@@ -401,7 +414,10 @@ static void drop_until(struct head_core *core, struct head_device *device,
     }
 }
 
-/* Of the least recently used ones that may go, what is needed last; one that is not needed at all, as far as one sees, at once. */
+/*
+ * Of the least recently used ones that may go, what is needed last; one that is not needed at all,
+ * as far as one sees, at once.
+ */
 static struct head_buffer *needed_last(struct head_core *core, struct head_device *device)
 {
     struct head_buffer *last = NULL;
@@ -577,11 +593,12 @@ bool head_spill_obtain(struct head_core *core, struct head_device *device, uint6
     return head_spill_room(core, device, bytes) && head_spill_free(core, device) >= bytes;
 }
 
-/* -------------------------------------------------------------------------------------------- bringing back */
+/* ------------------------------------------------------------------------ bringing back */
 
 /*
- * The device whose spill into the copy may yet be taken back (spill_undo.c), which it may until it is bound; NULL: that cannot be. Whether host memory has room for
- * it says nothing: others that are planned later may have taken that by then.
+ * The device whose spill into the copy may yet be taken back (spill_undo.c), which it may until it
+ * is bound; NULL: that cannot be. Whether host memory has room for it says nothing: others that are
+ * planned later may have taken that by then.
  */
 static struct head_device *undecided(const struct head_buffer *copy)
 {
@@ -598,8 +615,10 @@ static struct head_device *undecided(const struct head_buffer *copy)
 }
 
 /*
- * A device that the bytes can go to from host memory: `to`, or one of their host with the most room. If the spill may be taken back, one that can then copy
- * from where the values stayed: where there is no direct way from there, that device itself, from which they go on by the ordinary routes.
+ * A device that the bytes can go to from host memory: `to`, or one of their host with the most
+ * room. If the spill may be taken back, one that can then copy from where the values stayed: where
+ * there is no direct way from there, that device itself, from which they go on by the ordinary
+ * routes.
  */
 static struct head_device *landing(struct head_core *core, const struct head_buffer *copy,
                                    struct head_device *to)
@@ -689,7 +708,10 @@ static bool is_readable(const struct head_buffer *copy)
     return false;
 }
 
-/* A copy that has some of the box, where no device has it: rather one that can be read, of a host that stays. NULL: none is needed. */
+/*
+ * A copy that has some of the box, where no device has it: rather one that can be read, of a host
+ * that stays. NULL: none is needed.
+ */
 static struct head_buffer *copy_needed(const struct head_tile *tile,
                                        const struct pl_box *box)
 {
@@ -795,7 +817,7 @@ bool head_spill_bring(struct head_core *core, struct head_array *array,
     return true;
 }
 
-/* ---------------------------------------------------------------------------------------------- for a call */
+/* --------------------------------------------------------------------------- for a call */
 
 static bool reads_array(const struct head_arg *arg)
 {
@@ -857,8 +879,9 @@ static uint64_t bytes_for(struct head_core *core, const struct head_arg *arg,
 }
 
 /*
- * Is there so much room that nothing has to go whatever the call makes on the device: what it writes, a replica of what it reads, what one is put
- * together from, a shadow? Then what is to be kept need not be known either.
+ * Is there so much room that nothing has to go whatever the call makes on the device: what it
+ * writes, a replica of what it reads, what one is put together from, a shadow? Then what is to be
+ * kept need not be known either.
  */
 #define COPIES_OF_AN_ARGUMENT 4u
 

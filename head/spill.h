@@ -1,18 +1,22 @@
 /*
- * Memory in plan order, and what lies in host memory and in files because devices are full. docs/memory.md has the argument.
+ * Memory in plan order, and what lies in host memory and in files because devices are full.
+ * docs/memory.md has the argument.
  *
  *   spill.c         the plan: making room on a device before a launch is numbered, spilling, bringing back
  *   lookahead.c     what the tasks of a frame are about to read, so that it does not go
  *   write_back.c    copying to host memory before there is need
  *   spill_host.c    a host: how much it takes, and which buffers have a copy there
- *   spill_places.c  its slab: where in it they lie, and the launches that need them there; spill_holes.c what is free
+ *   spill_places.c  its slab: where in it they lie, and the launches that need them there;
+ *                   spill_holes.c what is free
  *   spill_store.c   what its store is asked to do, and answers
  *   spill_undo.c    taking back a spill that finds no place
- *   relief.c        for a launch that finds no memory: dropping, and copying to host memory beside the launches
+ *   relief.c        for a launch that finds no memory: dropping, and copying to host memory beside
+ *                   the launches
  *
- * A spilled buffer is a head_buffer like any other, with instances and uses, on a device that is none: `home` of its host's
- * head_spill_host. So hazards order a spill before the restores that read it, and it goes when nobody needs it, by the rules that
- * there are (object.c, hazard.c). What differs is in head_spilled: where its bytes are.
+ * A spilled buffer is a head_buffer like any other, with instances and uses, on a device that is
+ * none: `home` of its host's head_spill_host. So hazards order a spill before the restores that
+ * read it, and it goes when nobody needs it, by the rules that there are (object.c, hazard.c). What
+ * differs is in head_spilled: where its bytes are.
  */
 #ifndef HEAD_SPILL_H
 #define HEAD_SPILL_H
@@ -30,7 +34,8 @@ enum head_slab_state { HEAD_SLAB_NONE, HEAD_SLAB_ASKED, HEAD_SLAB_READY, HEAD_SL
 /*
  * Where a spilled buffer is:
  *
- *   nowhere -> in the slab (its spill is bound) -> filled (the spill is done) -> also in a file -> in the file only -> both again ...
+ *   nowhere -> in the slab (its spill is bound) -> filled (the spill is done) -> also in a file
+ *           -> in the file only -> both again ...
  *
  * `placed` and `file` are independent: a copy in a file stays right, for the bytes never change.
  */
@@ -39,8 +44,8 @@ struct head_spilled {
     uint64_t bytes;  /* that it takes in the slab */
     bool placed;     /* it has these bytes of the slab, from .. */
     uint64_t offset; /* .. here on */
-    uint64_t
-        span; /* what is taken from there on: `bytes`, and while it is moved down, where it was, too */
+    /* what is taken from there on: `bytes`, and while it is moved down, where it was, too */
+    uint64_t span;
     bool filled;                /* the spill is done: the bytes are there, or in the file */
     uint32_t pins;              /* bound launches that are not over */
     uint64_t file;              /* its number at the store; 0: none */
@@ -61,8 +66,8 @@ struct head_spill_host {
     struct head_core *core;
     struct head_device home; /* host, node and buffers alone mean something */
     struct head_spill_config config;
-    enum head_slab_state
-        slab; /* made when something is to go there first, of config.memory_bytes */
+    /* made when something is to go there first, of config.memory_bytes */
+    enum head_slab_state slab;
     uint64_t slab_bytes;     /* READY: so much of it can be used, from its beginning .. */
     bool slab_growing;       /* .. and the store was asked for more */
     uint64_t slab_buffer;    /* its number at the workers */
@@ -70,14 +75,17 @@ struct head_spill_host {
     struct pl_list ranges;   /* head_spilled.range_link, by offset */
     struct head_holes holes; /* between them, .. */
     struct head_hole hole;   /* .. and before the first */
-    struct pl_list
-        recent; /* head_spilled.recent_link: in the slab, least recently bound first */
+    /* head_spilled.recent_link: in the slab, least recently bound first */
+    struct pl_list recent;
     struct pl_map sizes; /* bytes -> how many copies take so many, as (uintptr_t) .. */
     uint64_t largest;    /* .. and the most that one takes */
     uint64_t bound;      /* launches that hold their place */
     uint64_t file_bytes; /* of all copies in files */
-    bool
-        files_full; /* a write found no room: nothing is planned beyond what is there until one finds some (head_spill_tick) */
+    /*
+     * a write found no room: nothing is planned beyond what is there until one finds some
+     * (head_spill_tick)
+     */
+    bool files_full;
     uint64_t files_tried_ms;  /* .. of which one was tried last; not in a checkpoint */
     uint64_t files_try;       /* the op of the one that is tried now; 0: none is .. */
     uint64_t files_try_bytes; /* .. and its bytes, of file_bytes; 0 without one */
@@ -95,8 +103,8 @@ struct head_spill_host {
     uint64_t relieved;         /* copies beside the launches (relief.c); likewise, .. */
     uint64_t relieved_spills;  /* .. of which so many stood for a spill .. */
     uint64_t relieved_in_vain; /* .. and besides, what was ordered, and of no use */
-    uint64_t
-        stranded; /* .. and restores that failed because the values then had no direct way to them; likewise */
+    /* .. and restores that failed because the values then had no direct way to them; likewise */
+    uint64_t stranded;
     uint64_t writes, write_bytes; /* files that were written, and read */
     uint64_t reads, read_bytes;
     struct pl_list link; /* core->spill_hosts */
@@ -125,26 +133,35 @@ static inline bool head_device_is_home(const struct head_device *device)
 /* ---- spill.c */
 /* A call is about to be planned: what was kept apart for the last one may go. */
 void head_spill_plan_begin(struct head_core *core);
-/* What the box shows is about to be used: what of it is on devices stays there until the next head_spill_plan_begin(). */
+/*
+ * What the box shows is about to be used: what of it is on devices stays there until the next
+ * head_spill_plan_begin().
+ */
 void head_spill_keep(struct head_core *core, struct head_array *array,
                      const struct pl_box *box);
 void head_spill_keep_buffer(struct head_core *core, struct head_buffer *buffer);
 /*
- * So many bytes are about to be made on the device: drop and spill what was not used for the longest time until they fit, in the order of
- * the plan. false: not all of it could go; the launch is planned all the same and waits for memory at its worker.
+ * So many bytes are about to be made on the device: drop and spill what was not used for the
+ * longest time until they fit, in the order of the plan. false: not all of it could go; the launch
+ * is planned all the same and waits for memory at its worker.
  */
 bool head_spill_room(struct head_core *core, struct head_device *device, uint64_t bytes);
 /*
- * For what must find room (drain.c). free: so much could be made now, on a device whose host takes nothing without the part that spilling keeps; obtainable:
- * and so much if what may be dropped were dropped and what may be spilled were spilled: as far as it is enough, and of what would be spilled only what was not used
- * for the longest time; enough UINT64_MAX: all of it. obtain: does that, replicas and what has a copy in host
- * memory first, then what was not used for the longest time, until so much is free. false: it is not; what went stays where it went.
+ * For what must find room (drain.c). free: so much could be made now, on a device whose host takes
+ * nothing without the part that spilling keeps; obtainable: and so much if what may be dropped were
+ * dropped and what may be spilled were spilled: as far as it is enough, and of what would be
+ * spilled only what was not used for the longest time; enough UINT64_MAX: all of it. obtain: does
+ * that, replicas and what has a copy in host memory first, then what was not used for the longest
+ * time, until so much is free. false: it is not; what went stays where it went.
  */
 uint64_t head_spill_free(struct head_core *core, const struct head_device *device);
 uint64_t head_spill_obtainable(struct head_core *core, struct head_device *device,
                                uint64_t enough);
 bool head_spill_obtain(struct head_core *core, struct head_device *device, uint64_t bytes);
-/* Whatever of the box lies in host memory only is brought to `device`, or to one that it can come from. false: *out_failure. */
+/*
+ * Whatever of the box lies in host memory only is brought to `device`, or to one that it can come
+ * from. false: *out_failure.
+ */
 bool head_spill_bring(struct head_core *core, struct head_array *array,
                       const struct pl_box *box, struct head_device *device,
                       struct head_failure **out_failure);
@@ -153,12 +170,15 @@ bool head_spill_missing(struct head_array *array, const struct pl_box *box);
 /* Some of the box is in memory of a host that has no device, and nowhere else. NULL: none is. */
 struct head_failure *head_spill_stranded(struct head_array *array,
                                          const struct pl_box *box);
-/* Room for all that the run makes and brings, then bring what is spilled. false: it can never fit, or a copy is lost; *out_failure. */
+/*
+ * Room for all that the run makes and brings, then bring what is spilled. false: it can never fit,
+ * or a copy is lost; *out_failure.
+ */
 bool head_spill_for_run(struct head_core *core, const struct head_run *run,
                         struct head_device *device, struct head_failure **out_failure);
 /*
- * A launch copies the buffer to host memory, where its values are from now on in plan order, too. ahead: a write-back. false: there is no
- * room there.
+ * A launch copies the buffer to host memory, where its values are from now on in plan order, too.
+ * ahead: a write-back. false: there is no room there.
  */
 bool head_spill_out(struct head_core *core, struct head_buffer *buffer,
                     enum head_spill_reason reason, enum head_spill_for purpose);
@@ -166,12 +186,18 @@ bool head_spill_out(struct head_core *core, struct head_buffer *buffer,
 bool head_spill_copyable(struct head_buffer *buffer);
 /* Nothing holds it but launches and the values in it, and nobody looks at it or puts it by other means. */
 bool head_spill_lies_still(struct head_buffer *buffer);
-/* It goes, and other buffers with the same values may be the only ones then: not to be dropped as replicas any more. */
+/*
+ * It goes, and other buffers with the same values may be the only ones then: not to be dropped as
+ * replicas any more.
+ */
 void head_spill_keep_others(struct head_buffer *buffer);
 /* Instances of it can be had without a launch: they lie in memory of the host, too, or are a replica. */
 bool head_spill_droppable(const struct head_buffer *buffer);
 
-/* As head_buffer_forget(), for what is wrong there because of `failure`: a value that is nowhere else has failed, too. */
+/*
+ * As head_buffer_forget(), for what is wrong there because of `failure`: a value that is nowhere
+ * else has failed, too.
+ */
 void head_spill_forget(struct head_core *core, struct head_buffer *buffer,
                        const struct pl_box *box, uint64_t before,
                        struct head_failure *failure);
@@ -183,16 +209,18 @@ struct head_buffer *head_spill_copy(struct head_core *core, struct head_spill_ho
                                     const struct head_buffer *buffer,
                                     enum head_spill_for purpose);
 /*
- * May so much more lie there, besides what does? Copies of what is on a device, too, go for it. bytes 0: is it no more than there should be, so that
- * what has a copy there may go from its device? false: there are too few to go.
+ * May so much more lie there, besides what does? Copies of what is on a device, too, go for it.
+ * bytes 0: is it no more than there should be, so that what has a copy there may go from its
+ * device? false: there are too few to go.
  */
 bool head_spill_reserve(struct head_core *core, struct head_spill_host *spill,
                         uint64_t bytes, enum head_spill_for purpose);
 /* Of a checkpoint: it takes so much. */
 void head_spill_size_add(struct head_spill_host *spill, uint64_t bytes);
 /*
- * About so much more can be copied there, in pieces of at most `largest`, with copies dropped that lie on a device, too. An estimate: the next copy may
- * take less, never more than head_spill_copy() gives. Not counted beyond `enough`.
+ * About so much more can be copied there, in pieces of at most `largest`, with copies dropped that
+ * lie on a device, too. An estimate: the next copy may take less, never more than head_spill_copy()
+ * gives. Not counted beyond `enough`.
  */
 uint64_t head_spill_host_room(struct head_spill_host *spill, uint64_t largest,
                               uint64_t enough);
@@ -204,18 +232,23 @@ void head_spill_hosts_finish(struct head_core *core);
 void head_spill_check(const struct head_core *core);
 
 /* ---- write_back.c */
-/* When the input ran dry: copy what was not used for long, if the lanes are free; give up what is not needed. */
+/*
+ * When the input ran dry: copy what was not used for long, if the lanes are free; give up what is
+ * not needed.
+ */
 void head_write_back(struct head_core *core);
 /* A launch is about to write in it, in place: a write-back of it that has not begun is given up. */
 void head_write_back_overwritten(struct head_core *core, struct head_buffer *buffer);
 
 /* ---- relief.c */
 /*
- * A launch is starved: what nothing uses there and may be dropped goes, until about as much came free as it wants. Returns the bytes of that.
+ * A launch is starved: what nothing uses there and may be dropped goes, until about as much came
+ * free as it wants. Returns the bytes of that.
  */
 uint64_t head_relief_drop(struct head_core *core, const struct head_task *task);
 /*
- * The oldest launch of the cluster is starved: have something that nobody uses leave its device. true: that is to be waited for.
+ * The oldest launch of the cluster is starved: have something that nobody uses leave its device.
+ * true: that is to be waited for.
  */
 bool head_relief(struct head_core *core, const struct head_task *task);
 void head_relief_answered(struct head_core *core, struct head_device *device,
@@ -262,18 +295,22 @@ void head_spill_queue(struct head_task *task);
 /* Not yet: its bytes have no place, or are on their way from a file. */
 bool head_spill_waiting(const struct head_task *task);
 /*
- * Why it may not be sent, for people. first: of those that are to get a place on that host, the one whose turn it is, if that is another one. text: with the
- * figures; "" if there is nothing to say.
+ * Why it may not be sent, for people. first: of those that are to get a place on that host, the one
+ * whose turn it is, if that is another one. text: with the figures; "" if there is nothing to say.
  */
 Plasmon__V1__TaskHold head_spill_hold(const struct head_task *task,
                                       const struct head_task **out_first,
                                       char out_text[256]);
 void head_spill_task_over(struct head_core *core, struct head_task *task);
-/* Give places to the launches that are next, and have files written to make them. Before launches are sent. */
+/*
+ * Give places to the launches that are next, and have files written to make them. Before launches
+ * are sent.
+ */
 void head_spill_bind(struct head_core *core);
 /*
- * Time passes. A disk that was full may have got room by others, of which nobody tells us: every 10 s one value that lies in host memory is written to a file,
- * which costs nothing if it cannot be, and if it can be files count again.
+ * Time passes. A disk that was full may have got room by others, of which nobody tells us: every 10
+ * s one value that lies in host memory is written to a file, which costs nothing if it cannot be,
+ * and if it can be files count again.
  */
 void head_spill_tick(struct head_core *core);
 

@@ -1,6 +1,6 @@
 /*
- * What is free between the places of a slab: found by size in a few steps however many there are. A treap, of which each node lies in what the hole begins
- * behind (spill_places.c).
+ * What is free between the places of a slab: found by size in a few steps however many there are. A
+ * treap, of which each node lies in what the hole begins behind (spill_places.c).
  */
 #ifndef HEAD_SPILL_HOLES_H
 #define HEAD_SPILL_HOLES_H

@@ -1,8 +1,11 @@
 /*
- * A host that takes what its devices have no room for: what it offers, and which buffers have a copy there, planned or filled.
+ * A host that takes what its devices have no room for: what it offers, and which buffers have a
+ * copy there, planned or filled.
  *
- * How much may be copied is decided here, when a spill is planned (head_spill_copy): what was spilled and not forgotten is never more than
- * slab and files hold together, less what it takes to bring any of it back when they are full (room_for). spill_places.c relies on it, which finds the copies their places later; spill_store.c asks the store.
+ * How much may be copied is decided here, when a spill is planned (head_spill_copy): what was
+ * spilled and not forgotten is never more than slab and files hold together, less what it takes to
+ * bring any of it back when they are full (room_for). spill_places.c relies on it, which finds the
+ * copies their places later; spill_store.c asks the store.
  *
  * Seeded bug: spill.count_coming (a value is taken for being on a device while it is on its way there).
  *
@@ -12,7 +15,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ hosts */
+/* -------------------------------------------------------------------------------- hosts */
 
 struct head_spill_host *head_spill_host_of(struct head_core *core, const char *host)
 {
@@ -78,7 +81,7 @@ static void host_destroy(struct head_spill_host *spill)
     pl_free(spill);
 }
 
-/* ------------------------------------------------------------------------------------------- sizes */
+/* -------------------------------------------------------------------------------- sizes */
 
 void head_spill_size_add(struct head_spill_host *spill, uint64_t bytes)
 {
@@ -109,7 +112,7 @@ static void size_remove(struct head_spill_host *spill, uint64_t bytes)
     }
 }
 
-/* ------------------------------------------------------------------------------------------- copies */
+/* ------------------------------------------------------------------------------- copies */
 
 /* By a launch that came after the one that made it. */
 static bool is_being_brought(const struct head_instance *instance)
@@ -201,7 +204,10 @@ bool head_spill_copy_drop(struct head_core *core, struct head_buffer *copy)
     return true;
 }
 
-/* Copies of what is on a device, too, go until so much of what is planned there is free. false: there are too few. */
+/*
+ * Copies of what is on a device, too, go until so much of what is planned there is free. false:
+ * there are too few.
+ */
 static bool drop_copies(struct head_core *core, struct head_spill_host *spill,
                         uint64_t bytes)
 {
@@ -241,13 +247,17 @@ bool head_spill_slab_grow(struct head_spill_host *spill)
 }
 
 /*
- * What is kept free, so that everything that was spilled can be read again when all is full. Let L be the largest:
+ * What is kept free, so that everything that was spilled can be read again when all is full. Let L
+ * be the largest:
  *
- *   2 L of slab and files  a value that is in a file alone needs a place in the slab, and what lies there must go to a file first. That works, of
- *                          whatever sizes they are, unless less than L is free in the slab and less than L in the files. What fits into the slab needs no file
- *   2 L of what is left    a device that is full must send others here before a value can come back: as much, and up to one more, whose
- *                          size was not the right one. Then the place of that value can be given up. So only what comes back may
- *                          take this; not more than half, or little memory would be none
+ *   2 L of slab and files  a value that is in a file alone needs a place in the slab, and what lies
+ *                          there must go to a file first. That works, of whatever sizes they are,
+ *                          unless less than L is free in the slab and less than L in the files.
+ *                          What fits into the slab needs no file
+ *   2 L of what is left    a device that is full must send others here before a value can come
+ *                          back: as much, and up to one more, whose size was not the right one.
+ *                          Then the place of that value can be given up. So only what comes back
+ *                          may take this; not more than half, or little memory would be none
  */
 static uint64_t room_for(const struct head_spill_host *spill, uint64_t bytes,
                          enum head_spill_for purpose)
@@ -382,7 +392,7 @@ void head_core_spill_count(const struct head_core *core, struct head_spill_count
     }
 }
 
-/* ---------------------------------------------------------------------------------------------- the end */
+/* ------------------------------------------------------------------------------ the end */
 
 void head_spill_host_gone(struct head_core *core, const char *host, const char *text)
 {

@@ -1,20 +1,26 @@
 /*
  * Places in the slab, and the launches that need one.
  *
- * THE SLAB is one host buffer (store/host_buffer.h) that every worker of the host registers, piece by piece: asked for when something is spilled for
- * the first time, and used as far as all have it. When no place is left there, the store is asked for more, which ends with more or with less for good. A spilled buffer needs no place in it while it is only planned. A launch that writes or reads one gets its place when it
- * is next: it is BOUND, and only then sent. Launches are bound in the order of their numbers, whatever device they are on, and hold
- * their place until they are over.
+ * THE SLAB is one host buffer (store/host_buffer.h) that every worker of the host registers, piece
+ * by piece: asked for when something is spilled for the first time, and used as far as all have it.
+ * When no place is left there, the store is asked for more, which ends with more or with less for
+ * good. A spilled buffer needs no place in it while it is only planned. A launch that writes or
+ * reads one gets its place when it is next: it is BOUND, and only then sent. Launches are bound in
+ * the order of their numbers, whatever device they are on, and hold their place until they are
+ * over.
  *
- * NOTHING HANGS. Let L be the oldest launch that is not bound. The places that are held are those of launches with smaller numbers,
- * which wait for nobody behind them and end. What nobody holds can leave: what is in a file already at once, the rest when
- * the store has written it, which ends; and what may not leave is moved together. So when all before L is over, all of the slab but what
- * must stay is one hole. head_spill_copy() has seen to it, when L was planned, that this is enough: what was spilled and not forgotten
- * then is never more than slab and files hold. It is not if a disk turned out to be full in the meantime, or the slab could not be made:
- * then L is taken back if it is a spill (spill_undo.c), and fails with the store's words if it is a restore. The value stays where it is.
+ * NOTHING HANGS. Let L be the oldest launch that is not bound. The places that are held are those
+ * of launches with smaller numbers, which wait for nobody behind them and end. What nobody holds
+ * can leave: what is in a file already at once, the rest when the store has written it, which ends;
+ * and what may not leave is moved together. So when all before L is over, all of the slab but what
+ * must stay is one hole. head_spill_copy() has seen to it, when L was planned, that this is enough:
+ * what was spilled and not forgotten then is never more than slab and files hold. It is not if a
+ * disk turned out to be full in the meantime, or the slab could not be made: then L is taken back
+ * if it is a spill (spill_undo.c), and fails with the store's words if it is a restore. The value
+ * stays where it is.
  *
- * Seeded bugs: spill.wrong_offset, spill.ahead_misplaced (the same of what is copied ahead of need), spill.place_held (a place is given away while a
- * launch holds it).
+ * Seeded bugs: spill.wrong_offset, spill.ahead_misplaced (the same of what is copied ahead of
+ * need), spill.place_held (a place is given away while a launch holds it).
  */
 #include "head/spill_int.h"
 
@@ -25,7 +31,7 @@ enum {
     LOOK_MAX       = 512    /* copies, for some to leave, while others are on their way */
 };
 
-/* ------------------------------------------------------------------------------------------- the slab */
+/* ----------------------------------------------------------------------------- the slab */
 
 /* What is free behind a place, or before all of them (the list). */
 static void hole_look(struct head_spill_host *spill, struct pl_list *after)
@@ -140,9 +146,10 @@ static bool may_leave(const struct head_spilled *spilled)
 }
 
 /*
- * Let so much leave that `bytes` may come, least recently used first. What is in a file leaves at once, and so does what is on a device, too, if
- * nothing is about to read it here: a file would cost more than copying it again. The rest is written, and leaves when that is done; not while more of the slab
- * is on its way.
+ * Let so much leave that `bytes` may come, least recently used first. What is in a file leaves at
+ * once, and so does what is on a device, too, if nothing is about to read it here: a file would
+ * cost more than copying it again. The rest is written, and leaves when that is done; not while
+ * more of the slab is on its way.
  */
 static bool let_leave(struct head_spill_host *spill, uint64_t bytes, bool growing)
 {
@@ -280,7 +287,7 @@ static bool move_together(struct head_spill_host *spill)
     return false;
 }
 
-/* -------------------------------------------------------------------------------------------- launches */
+/* ----------------------------------------------------------------------------- launches */
 
 static bool copies(const struct head_task *task)
 {
@@ -407,7 +414,10 @@ static void bind(struct head_spill_host *spill, struct head_task *task)
     }
 }
 
-/* Nothing that is under way will make room. A spill leaves its values on their device, and a restore fails: its value stays in its file. */
+/*
+ * Nothing that is under way will make room. A spill leaves its values on their device, and a
+ * restore fails: its value stays in its file.
+ */
 static void give_up(struct head_spill_host *spill, struct head_task *task)
 {
     const char *why = spill->slab == HEAD_SLAB_FAILED || spill->files_why == NULL

@@ -1,16 +1,19 @@
 /*
- * The store of a host: what it is asked to do for spilling, what it answers, and what another one that takes over still has.
+ * The store of a host: what it is asked to do for spilling, what it answers, and what another one
+ * that takes over still has.
  *
- * It is asked for one thing after another and does them in that order. What it has not answered is asked again when it comes back.
- * What it is at stays where it is (`busy`).
+ * It is asked for one thing after another and does them in that order. What it has not answered is
+ * asked again when it comes back. What it is at stays where it is (`busy`).
  *
- * WHEN IT DIES. Its `life` is that of what it has, not of the process: a store that took over slab and files of the one before (store/spill.h) has the
- * same, and is asked again like one whose connection broke. So our records stand, and its index says of each file whether it is there;
- * what it cannot read is lost. Another life: nothing in files is there any more, and the memory only under the same number.
+ * WHEN IT DIES. Its `life` is that of what it has, not of the process: a store that took over slab
+ * and files of the one before (store/spill.h) has the same, and is asked again like one whose
+ * connection broke. So our records stand, and its index says of each file whether it is there; what
+ * it cannot read is lost. Another life: nothing in files is there any more, and the memory only
+ * under the same number.
  */
 #include "head/spill_int.h"
 
-/* ------------------------------------------------------------------------------------------- the store */
+/* ---------------------------------------------------------------------------- the store */
 
 static void request_send(struct head_spill_host *spill,
                          const struct head_spill_request *request)
@@ -67,7 +70,7 @@ void head_spill_requests_drop(struct head_core *core, struct head_spill_host *sp
     }
 }
 
-/* -------------------------------------------------------------------------------------------- answers */
+/* ------------------------------------------------------------------------------ answers */
 
 /* There will be no more of it: what was planned to go where it ends is taken back (spill_undo.c). */
 static void slab_ends(struct head_spill_host *spill, const char *text)
@@ -175,7 +178,7 @@ static void read_failed(struct head_spill_host *spill, struct head_buffer *buffe
     head_failure_release(failure);
 }
 
-/* ------------------------------------------------------------------------------------------ another store */
+/* ------------------------------------------------------------------------ another store */
 
 /* The last store was asked, and will not answer. What it was at may be anything. */
 static void request_void(struct head_spill_host *spill, struct head_spill_request *request,
@@ -204,8 +207,9 @@ static void request_void(struct head_spill_host *spill, struct head_spill_reques
 }
 
 /*
- * Its files are gone, for nobody handed them on. The memory is there if workers handed it on; launches that were bound are sent, or about to be, with its number, and
- * find it at their worker in any case.
+ * Its files are gone, for nobody handed them on. The memory is there if workers handed it on;
+ * launches that were bound are sent, or about to be, with its number, and find it at their worker
+ * in any case.
  */
 static void store_replaced(struct head_spill_host *spill, uint64_t slab)
 {

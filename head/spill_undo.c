@@ -1,28 +1,33 @@
 /*
- * A spill that finds no place after all: a disk that was expected to have room is full of somebody else's data, or the slab could not be made. The
- * values stay on the device, and the launch that wanted their room finds none; nobody loses what was there.
+ * A spill that finds no place after all: a disk that was expected to have room is full of somebody
+ * else's data, or the slab could not be made. The values stay on the device, and the launch that
+ * wanted their room finds none; nobody loses what was there.
  *
- * THAT IS STILL POSSIBLE, because a spill is sent only when it has its place. So the buffer has not been given back (its worker hears that it
- * ends when the last launch that uses it has been sent), nobody else was given its memory, and nothing behind the spill that reads the copy has
- * been sent either: places are given in the order of numbers (spill_places.c).
+ * THAT IS STILL POSSIBLE, because a spill is sent only when it has its place. So the buffer has not
+ * been given back (its worker hears that it ends when the last launch that uses it has been sent),
+ * nobody else was given its memory, and nothing behind the spill that reads the copy has been sent
+ * either: places are given in the order of numbers (spill_places.c).
  *
- *   the values      are found in the buffer again: those in the copy that have not been released or overwritten since, in plan order
+ *   the values      are found in the buffer again: those in the copy that have not been released or
+ *                   overwritten since, in plan order
  *   the spill       is a launch with nothing to do. It does not fail: what it was to copy is there
- *   each restore    copies from the buffer instead. It is on a device that has a direct way to this one: while a spill may be taken back,
- *                   restores land nowhere else (spill.c)
+ *   each restore    copies from the buffer instead. It is on a device that has a direct way to this
+ *                   one: while a spill may be taken back, restores land nowhere else (spill.c)
  *
- * A COPY THAT TAKES NOTHING AWAY (second.c) is given up in the same way, unless the buffer is to be overwritten since: then what it was to keep of the old version,
- * which a call alone holds, is nowhere.
+ * A COPY THAT TAKES NOTHING AWAY (second.c) is given up in the same way, unless the buffer is to be
+ * overwritten since: then what it was to keep of the old version, which a call alone holds, is
+ * nowhere.
  *
- * In the plan the device now holds more than it has room for. What is planned from here on makes room as ever. What was planned before waits at its
- * worker, and a front that cannot get its memory by any means fails (device.c): that is the launch the room was wanted for, or one behind it.
+ * In the plan the device now holds more than it has room for. What is planned from here on makes
+ * room as ever. What was planned before waits at its worker, and a front that cannot get its memory
+ * by any means fails (device.c): that is the launch the room was wanted for, or one behind it.
  */
 #include "head/graph.h"
 #include "head/spill_int.h"
 
 /*
- * Has something else been planned in its place since? Only of a copy that takes nothing away (second.c): who overwrites the buffer in place waits for it, and is
- * unfinished.
+ * Has something else been planned in its place since? Only of a copy that takes nothing away
+ * (second.c): who overwrites the buffer in place waits for it, and is unfinished.
  */
 static bool is_overwritten(const struct head_task *spill, const struct head_buffer *buffer)
 {
@@ -73,7 +78,10 @@ static void copy_ends(struct head_core *core, struct head_buffer *copy)
     head_buffer_forget(core, copy, &frame, UINT64_MAX);
 }
 
-/* Does it hold exactly what the restore brings, so that it may go while the other one stays? One that holds nothing may be about to get it back (values_stay). */
+/*
+ * Does it hold exactly what the restore brings, so that it may go while the other one stays? One
+ * that holds nothing may be about to get it back (values_stay).
+ */
 static bool is_second(const struct head_task *restore, const struct head_buffer *back,
                       const struct head_buffer *buffer)
 {

@@ -1,12 +1,16 @@
 /*
- * A client's task becomes a call: each argument is resolved to a view of an array, new outputs get one. Every output that the task names
- * exists from here on, failed if the task is refused, so that a client which goes on submitting learns of it where it reads.
+ * A client's task becomes a call: each argument is resolved to a view of an array, new outputs get
+ * one. Every output that the task names exists from here on, failed if the task is refused, so that
+ * a client which goes on submitting learns of it where it reads.
  */
 #include "head/graph.h"
 
 #include <string.h>
 
-/* A new output: its array; the ref is added now, so that it exists (failed) even if the task is refused below. */
+/*
+ * A new output: its array; the ref is added now, so that it exists (failed) even if the task is
+ * refused below.
+ */
 static plasmon_status_t resolve_new(struct head_core *core, struct head_client *client,
                                     const Plasmon__V1__Arg *wire, struct head_arg *arg,
                                     struct pl_err *err)

@@ -5,17 +5,19 @@
  *                  \-> doomed: it will fail whatever its launch does; its launch still runs (or is made a SKIP), because
  *                      others wait for its number
  *
- * A task is resolved (its client is told) when it is doomed or finished, whichever comes first, and once. Failure flows along
- * `dependents`, the tasks that read what this one makes: they are doomed at once with the same cause, so a client learns of a
- * failure when it happens and not when the last launch behind it has drained. A task that only waits (write after read) is not
- * concerned.
+ * A task is resolved (its client is told) when it is doomed or finished, whichever comes first, and
+ * once. Failure flows along `dependents`, the tasks that read what this one makes: they are doomed
+ * at once with the same cause, so a client learns of a failure when it happens and not when the
+ * last launch behind it has drained. A task that only waits (write after read) is not concerned.
  *
- * A failure that is a LOSS (a device is gone, an input was consumed when its worker died) is not the task's: where its call is on record it is run again
- * (rebuild.c), as a new task to which everybody who waits for this one is moved. The launch that stays behind is doomed like any other, and
- * nobody hears of it.
+ * A failure that is a LOSS (a device is gone, an input was consumed when its worker died) is not
+ * the task's: where its call is on record it is run again (rebuild.c), as a new task to which
+ * everybody who waits for this one is moved. The launch that stays behind is doomed like any other,
+ * and nobody hears of it.
  *
- * A copy between a device and memory of a client's host (host_copy.c) that was sent is resolved when it is finished and no sooner, doomed or
- * not: its client may do with that memory what it likes from then on.
+ * A copy between a device and memory of a client's host (host_copy.c) that was sent is resolved
+ * when it is finished and no sooner, doomed or not: its client may do with that memory what it
+ * likes from then on.
  */
 #include "head/graph.h"
 
@@ -36,11 +38,14 @@ static _Thread_local struct builder builder = {
     .producers = {.item_bytes = sizeof(struct head_task *)},
 };
 
-/* Tasks that are over, with their short lists, for those that come: most touch one or two buffers, and one task reads what they make. */
+/*
+ * Tasks that are over, with their short lists, for those that come: most touch one or two buffers,
+ * and one task reads what they make.
+ */
 enum { SPARE_MAX = 16384, SPARE_USES = 2, SPARE_LIST = 8 };
 static _Thread_local struct pl_vec spares = {.item_bytes = sizeof(struct head_task *)};
 
-/* ---------------------------------------------------------------------------------------------- start */
+/* -------------------------------------------------------------------------------- start */
 
 static int compare_points(const void *a, const void *b)
 {
@@ -88,7 +93,7 @@ static void add_dependent(struct head_core *core, struct head_task *producer,
     }
 }
 
-/* ---------------------------------------------------------------------------------------------- memory */
+/* ------------------------------------------------------------------------------- memory */
 
 void head_task_expect(const struct head_task *task)
 {
@@ -228,8 +233,9 @@ static void task_number(struct head_core *core, struct head_task *task, uint64_t
 }
 
 /*
- * A launch may name at most config.gate_points others to wait for. A task that must wait for more (a writer behind a hundred thousand readers)
- * waits for gates instead: launches that do nothing but wait, each for some of them.
+ * A launch may name at most config.gate_points others to wait for. A task that must wait for more
+ * (a writer behind a hundred thousand readers) waits for gates instead: launches that do nothing
+ * but wait, each for some of them.
  */
 static size_t wait_behind_gates(struct head_core *core, struct head_device *device,
                                 struct pl_vec *after, size_t count)
@@ -419,7 +425,7 @@ void head_task_release(struct head_task *task)
     task_memory_free(task);
 }
 
-/* -------------------------------------------------------------------------------------------- the end */
+/* ------------------------------------------------------------------------------ the end */
 
 /* Tell the client, once. */
 static void resolve(struct head_core *core, struct head_task *task)
@@ -532,8 +538,9 @@ static void doom_one(struct head_core *core, struct head_task *task,
 }
 
 /*
- * What `next` failed with, for who reads from it. A transfer that finds no way is nobody's task, nor is a copy or a fold for which it was made: so that is their reader's own
- * failure, and the first.
+ * What `next` failed with, for who reads from it. A transfer that finds no way is nobody's task,
+ * nor is a copy or a fold for which it was made: so that is their reader's own failure, and the
+ * first.
  */
 static struct head_failure *inherit(const struct head_task *next,
                                     const struct head_task *dependent,
@@ -618,7 +625,10 @@ static void finish_one(struct head_core *core, struct head_task *task,
     core->counts.tasks--;
     head_memory_forget(core, task);
 
-    /* Unless it is made again under this id: then it is no longer this launch that its client waits for (rebuild.c). */
+    /*
+     * Unless it is made again under this id: then it is no longer this launch that its client waits
+     * for (rebuild.c).
+     */
     if (task->group == NULL && task->client != NULL && task->id != 0 &&
         pl_map_get(&task->client->tasks, task->id) == task) {
         (void)pl_map_remove(&task->client->tasks, task->id);
@@ -677,8 +687,9 @@ static void finish_one(struct head_core *core, struct head_task *task,
 }
 
 /*
- * Reports of different workers come in any order: a reader's "done" may be faster than the failure of what it read. So a task finishes
- * well only when all that it read from have. What becomes ready by that goes through a list, because such chains are long.
+ * Reports of different workers come in any order: a reader's "done" may be faster than the failure
+ * of what it read. So a task finishes well only when all that it read from have. What becomes ready
+ * by that goes through a list, because such chains are long.
  */
 void head_task_finish(struct head_core *core, struct head_task *task,
                       struct head_failure *failure)

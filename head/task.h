@@ -1,6 +1,6 @@
 /*
- * Tasks from the launch that they begin as to their end: task.c has the life, launch.c what a worker is told, group.c those that are one
- * task for their client.
+ * Tasks from the launch that they begin as to their end: task.c has the life, launch.c what a
+ * worker is told, group.c those that are one task for their client.
  */
 #ifndef HEAD_TASK_H
 #define HEAD_TASK_H
@@ -14,8 +14,8 @@ struct head_wait;
 
 struct head_waiting {
     struct head_wait *wait;
-    bool
-        indifferent; /* the answer is not about what this task makes: its failure is none of it */
+    /* the answer is not about what this task makes: its failure is none of it */
+    bool indifferent;
 };
 
 /* A launch of two or three arguments is encoded in so few bytes, and needs no memory of its own then. */
@@ -37,29 +37,32 @@ struct head_task {
     uint8_t attempts;
     uint8_t attempts_max;
     bool consumes; /* overwrites something in place: cannot run twice */
-    bool
-        ended; /* its worker is done with it; producers on other devices may not have reported yet */
+    /* its worker is done with it; producers on other devices may not have reported yet */
+    bool ended;
     bool finished;
     bool resolved;
     bool cancelled;
     bool forced;   /* cancelled by force */
     bool unwanted; /* its client has ended, and nobody needs what it makes (orphan.c) */
-    bool
-        stranded; /* its worker says that a device it reads from is gone, and we have not heard of that yet (loss.c) */
-    bool
-        spared; /* given up before it began: what it was to write over is as it was (spared.c) */
-    struct head_failure *
-        unmade; /* held: what it ends with if what it reads from ends well; NULL: well, too */
+    /*
+     * its worker says that a device it reads from is gone, and we have not heard of that yet
+     * (loss.c)
+     */
+    bool stranded;
+    /* given up before it began: what it was to write over is as it was (spared.c) */
+    bool spared;
+    /* held: what it ends with if what it reads from ends well; NULL: well, too */
+    struct head_failure *unmade;
     uint32_t time_limit_ms;
     uint64_t request; /* READ, ALLOC: whom to answer */
     uint64_t pair;    /* OPEN, CLOSE, SEND, RECV: epoch of the pair; 0: none */
     uint64_t length;  /* OPEN, CLOSE: 1: it receives */
     uint32_t team;    /* OPEN, CLOSE, COPY: its number; 0: none */
-    uint64_t
-        twin_seq;   /* RECV by a pair: of its SEND, which is to hear when this is over .. */
+    /* RECV by a pair: of its SEND, which is to hear when this is over .. */
+    uint64_t twin_seq;
     bool told_sent; /* .. and has */
-    bool
-        given_up; /* SEND, RECV: its devices were told that its bytes cannot come (reach.c) */
+    /* SEND, RECV: its devices were told that its bytes cannot come (reach.c) */
+    bool given_up;
     uint32_t peer;
     uint64_t chunk; /* SEND, RECV: its first one in the receiver's ring */
     struct head_failure *failure;
@@ -72,14 +75,17 @@ struct head_task {
     struct head_plan *plan;     /* held: GRAPH */
     struct pl_list order_link;  /* core->unfinished */
     struct pl_list client_link; /* client->unfinished; itself without a client */
-    struct head_buffer *
-        spilled; /* what it writes (GET_HOST) or reads (PUT_HOST) in host memory: one of `uses`; NULL: nothing of ours */
-    bool bound;  /* that has a place, which it holds */
-    bool ahead;  /* GET_HOST: before there is need (write_back.c) */
-    struct pl_list
-        spill_link; /* head_spill_host.queue; ahead, and bound: head_spill_host.ahead */
-    struct pl_vec
-        dependents; /* struct head_task *, owned references: they read what this makes */
+    /*
+     * what it writes (GET_HOST) or reads (PUT_HOST) in host memory: one of `uses`; NULL: nothing of
+     * ours
+     */
+    struct head_buffer *spilled;
+    bool bound; /* that has a place, which it holds */
+    bool ahead; /* GET_HOST: before there is need (write_back.c) */
+    /* head_spill_host.queue; ahead, and bound: head_spill_host.ahead */
+    struct pl_list spill_link;
+    /* struct head_task *, owned references: they read what this makes */
+    struct pl_vec dependents;
     uint32_t producers_open; /* unfinished tasks in whose dependents this is */
     struct pl_vec outputs;   /* struct head_tile *, owned references */
     struct pl_vec waits;     /* struct head_waiting */
@@ -159,7 +165,10 @@ struct head_launch {
     uint64_t submit_ns; /* when its client submitted it, if a timeline is recorded */
     int32_t priority;
 };
-/* What a launch says about a function apart from its operands: the same for a launch and for a node of a graph. */
+/*
+ * What a launch says about a function apart from its operands: the same for a launch and for a node
+ * of a graph.
+ */
 void head_launch_settings(const struct head_launch *launch, Plasmon__V1__Launch *out);
 int64_t *head_wire_box(struct wire_arena *arena, const struct pl_box *box, size_t *out_n);
 int64_t *head_wire_view(struct wire_arena *arena, const struct pl_view *view,
@@ -187,15 +196,19 @@ void head_task_release(struct head_task *task);
 /* Its worker is done with it. It finishes now, or when the last task finishes whose result it read. */
 void head_task_ended(struct head_core *core, struct head_task *task);
 /*
- * Its worker found memory missing that another launch was to make, on a device that is well. The news why comes from there, perhaps later: it finishes
- * with that, or with this failure when all that it reads from has finished.
+ * Its worker found memory missing that another launch was to make, on a device that is well. The
+ * news why comes from there, perhaps later: it finishes with that, or with this failure when all
+ * that it reads from has finished.
  */
 void head_task_unmade(struct head_core *core, struct head_task *task,
                       struct head_failure *failure);
 /* It ended: failure NULL is success. */
 /* Of memory for one with so many uses. */
 uint64_t head_task_bytes(uint32_t use_count);
-/* It is finished soon: what that looks at is on its way to the processor meanwhile; then, when that is there, what it leads to. NULL: nothing is. */
+/*
+ * It is finished soon: what that looks at is on its way to the processor meanwhile; then, when that
+ * is there, what it leads to. NULL: nothing is.
+ */
 void head_task_expect(const struct head_task *task);
 void head_task_expect_lists(const struct head_task *task);
 void head_task_expect_made(const struct head_task *task);
@@ -208,13 +221,19 @@ void head_task_doom(struct head_core *core, struct head_task *task,
                     struct head_failure *failure);
 /* A function, recorded graphs of them included: what may run for ever. */
 bool head_task_is_function(const struct head_task *task);
-/* A client asks that it not run. Unsent: it fails at once. Sent: the worker decides; by force: it fails, even if it runs. */
+/*
+ * A client asks that it not run. Unsent: it fails at once. Sent: the worker decides; by force: it
+ * fails, even if it runs.
+ */
 void head_task_cancel(struct head_core *core, struct head_task *task, bool force);
 void head_task_describe(const struct head_task *task, char out[160]);
 
 /* ---- waits.c */
 const char *head_task_kind(const struct head_task *task); /* "copy", for people */
-/* The points that it was sent to wait for and that are not done: the first few, in the arena, and how many more. ENOMEM. */
+/*
+ * The points that it was sent to wait for and that are not done: the first few, in the arena, and
+ * how many more. ENOMEM.
+ */
 plasmon_status_t head_task_after(struct head_core *core, struct wire_arena *arena,
                                  const struct head_task *task, uint64_t **out_points,
                                  size_t *out_count, uint32_t *out_more) PL_MUST_CHECK;
@@ -228,7 +247,10 @@ void head_memory_forget(struct head_core *core, const struct head_task *task);
 void head_memory_note(struct head_core *core); /* when the input ran dry */
 
 /* ---- group.c */
-/* Launches that are one task of a client. It is told when all of them are resolved; the first failure is the task's. */
+/*
+ * Launches that are one task of a client. It is told when all of them are resolved; the first
+ * failure is the task's.
+ */
 struct head_group {
     uint32_t refs;              /* its tasks; whoever starts them */
     uint32_t open;              /* not resolved, and one while more may be started */

@@ -4,15 +4,19 @@
  *   CLOSED -> opening -> OPEN -> closing -> CLOSED
  *        \________|________|________|____> breaking -> CLOSED
  *
- * OPENED AND CLOSED IN ORDER, as pairs are (pair.c): all devices have an OPEN of one order number, whatever goes by the team has a greater
- * one, and a CLOSE a greater one still. A worker makes and ends a communicator only when nothing is on its device. So a team costs a pause of
- * all its devices, and some hundred MiB of each: a device has few, and the one that was not used for longest makes room.
+ * OPENED AND CLOSED IN ORDER, as pairs are (pair.c): all devices have an OPEN of one order number,
+ * whatever goes by the team has a greater one, and a CLOSE a greater one still. A worker makes and
+ * ends a communicator only when nothing is on its device. So a team costs a pause of all its
+ * devices, and some hundred MiB of each: a device has few, and the one that was not used for
+ * longest makes room.
  *
- * BROKEN. Somebody reports trouble, all report that the same launches are stuck (some alone only wait for the others), or a worker was
- * restarted. All are told, mark it, and say so; when all have, they are told to end it (STAGED): an operation that is aborted before would tell others that its
- * bytes came. Each launch that goes by a team is one that its device can do alone, from what nobody writes before all of them are done, and each worker knows
- * by itself which of its own came to an end before its mark (worker/pairs.c). So there is nothing more to agree on, and the next communicator may be asked for
- * then: its OPEN comes behind all that.
+ * BROKEN. Somebody reports trouble, all report that the same launches are stuck (some alone only
+ * wait for the others), or a worker was restarted. All are told, mark it, and say so; when all
+ * have, they are told to end it (STAGED): an operation that is aborted before would tell others
+ * that its bytes came. Each launch that goes by a team is one that its device can do alone, from
+ * what nobody writes before all of them are done, and each worker knows by itself which of its own
+ * came to an end before its mark (worker/pairs.c). So there is nothing more to agree on, and the
+ * next communicator may be asked for then: its OPEN comes behind all that.
  */
 #include "head/checkpoint.h"
 #include "head/core_int.h"
@@ -23,16 +27,16 @@
 
 enum {
     RECORDS_MAX = 4096, /* sets of devices that were ever one: no more after these */
-    UNASKED =
-        2, /* times config.team_bytes went another way before one is opened that nobody asked for */
+    /* times config.team_bytes went another way before one is opened that nobody asked for */
+    UNASKED      = 2,
     FAILURES_MAX = 6, /* the pause before the next attempt doubles so often */
 };
-#define TEAM_BYTES_GUESS \
-    (UINT64_C(800) << 20) /* of one that was never open; 32 channels (limits.md) */
-#define BYTES_TIMES_MAX \
-    4 /* of the guess: what others took meanwhile is in a worker's figure, too */
-#define TEAM_WANTED_BYTES \
-    (UINT64_C(256) << 20) /* that went another way before one that failed is tried again */
+/* of one that was never open; 32 channels (limits.md) */
+#define TEAM_BYTES_GUESS (UINT64_C(800) << 20)
+/* of the guess: what others took meanwhile is in a worker's figure, too */
+#define BYTES_TIMES_MAX 4
+/* that went another way before one that failed is tried again */
+#define TEAM_WANTED_BYTES (UINT64_C(256) << 20)
 
 static bool alive(const struct head_team *team)
 {
@@ -139,7 +143,7 @@ static void tell(const struct head_team *team, uint32_t rank, Plasmon__V1__PairS
     head_bytes_message(&to->out, FIELD_PAIRS, &order.base);
 }
 
-/* ---------------------------------------------------------------------------------------- opened, closed */
+/* ----------------------------------------------------------------------- opened, closed */
 
 static void start_parts(struct head_core *core, struct head_team *team, uint32_t kind)
 {
@@ -254,7 +258,7 @@ struct head_team *head_team_take(struct head_core *core, struct head_device *con
     return team;
 }
 
-/* ---------------------------------------------------------------------------------------- broken */
+/* ------------------------------------------------------------------------------- broken */
 
 /* It has marked it, or has nothing to believe any more. */
 static void decided(struct head_team *team, uint32_t rank)
@@ -296,7 +300,10 @@ static void team_break(struct head_team *team, bool failed, const char *why)
     }
 }
 
-/* The worker that took part was fenced. What is left of it is its own to do, when the others have marked it, too. */
+/*
+ * The worker that took part was fenced. What is left of it is its own to do, when the others have
+ * marked it, too.
+ */
 void head_teams_restarted(struct head_core *core, struct head_device *device)
 {
     struct head_team *team;
@@ -331,7 +338,7 @@ void head_teams_gone(struct head_core *core, struct head_device *device)
     }
 }
 
-/* ---------------------------------------------------------------------------------------- reports */
+/* ------------------------------------------------------------------------------ reports */
 
 /* Some alone may be waiting for those that have not come to it yet. */
 static void stalled(struct head_team *team, uint32_t rank, uint64_t order)
@@ -408,7 +415,7 @@ void head_team_task_over(struct head_core *core, struct head_task *task)
     }
 }
 
-/* ---------------------------------------------------------------------------------------- checkpoints */
+/* -------------------------------------------------------------------------- checkpoints */
 
 bool head_teams_change(const struct head_core *core)
 {

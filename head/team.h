@@ -1,6 +1,7 @@
 /*
- * Teams: sets of devices of one host with a communicator, by which all of them do one thing together (collective_team.c). The head decides
- * when there is one: it opens and closes it with launches that share one order number on all devices, and says when it is broken.
+ * Teams: sets of devices of one host with a communicator, by which all of them do one thing
+ * together (collective_team.c). The head decides when there is one: it opens and closes it with
+ * launches that share one order number on all devices, and says when it is broken.
  */
 #ifndef HEAD_TEAM_H
 #define HEAD_TEAM_H
@@ -36,8 +37,9 @@ struct head_team {
 };
 
 /*
- * The team of these devices (their indices grow), to reduce members of so many bytes by launches that get their numbers now. Opens it if it is
- * time to; asked: it is, unless it failed before; else when some like it went another way. NULL: there is none.
+ * The team of these devices (their indices grow), to reduce members of so many bytes by launches
+ * that get their numbers now. Opens it if it is time to; asked: it is, unless it failed before;
+ * else when some like it went another way. NULL: there is none.
  */
 struct head_team *head_team_take(struct head_core *core, struct head_device *const *devices,
                                  uint32_t count, uint64_t bytes, bool asked);
@@ -53,7 +55,10 @@ uint64_t head_team_opened(const struct head_core *core, const struct head_device
 void head_team_task_over(struct head_core *core, struct head_task *task);
 void head_team_report(struct head_core *core, struct head_device *device,
                       const Plasmon__V1__PairReport *report);
-/* Its worker is another one, which has none; what it must know goes into its outbox. Or it will not come back. */
+/*
+ * Its worker is another one, which has none; what it must know goes into its outbox. Or it will not
+ * come back.
+ */
 void head_teams_restarted(struct head_core *core, struct head_device *device);
 void head_teams_gone(struct head_core *core, struct head_device *device);
 /* Is one of them being opened or closed? */

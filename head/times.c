@@ -21,7 +21,7 @@ void head_times_finish(struct head_times *times)
     pl_map_finish(&times->reported);
 }
 
-/* ---------------------------------------------------------------------------------------- of workers */
+/* --------------------------------------------------------------------------- of workers */
 
 static struct head_worker_times *reported_by(struct head_times *times, uint32_t device)
 {
@@ -35,7 +35,10 @@ static struct head_worker_times *reported_by(struct head_times *times, uint32_t 
     return reported;
 }
 
-/* Another worker than the one that reported last has counted less in some bucket, or as good as: it began anew. */
+/*
+ * Another worker than the one that reported last has counted less in some bucket, or as good as: it
+ * began anew.
+ */
 static bool is_fewer(const struct pl_histogram *last, const Plasmon__V1__Histogram *now)
 {
     for (uint32_t i = 0; i < PL_HISTOGRAM_BUCKETS; i++) {
@@ -95,7 +98,7 @@ void head_times_take(struct head_times *times, uint32_t device,
     take_all(times, device, stats->queue, stats->n_queue);
 }
 
-/* ---------------------------------------------------------------------------------------- for people */
+/* --------------------------------------------------------------------------- for people */
 
 static plasmon_status_t tell(const struct pl_histogram *histogram, Plasmon__V1__TimeOf of,
                              uint32_t which, struct wire_arena *arena,

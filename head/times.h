@@ -1,12 +1,14 @@
 /*
- * How long things took, for people: histograms of a head's process. They belong to the machine, which outlives its core, and to no journal: a head that is
- * started again begins anew.
+ * How long things took, for people: histograms of a head's process. They belong to the machine,
+ * which outlives its core, and to no journal: a head that is started again begins anew.
  *
- * THE TIME is that of the input that the core is at, read once for each, so that a task of a frame costs no look at the clock. While a journal is replayed there is
- * none, and what began then is not counted: it did not begin when it was replayed. Nothing of what the core does depends on it.
+ * THE TIME is that of the input that the core is at, read once for each, so that a task of a frame
+ * costs no look at the clock. While a journal is replayed there is none, and what began then is not
+ * counted: it did not begin when it was replayed. Nothing of what the core does depends on it.
  *
- * TRANSFERS and the waits in queues are counted by workers, as they see them end; what one reports is what it has counted in all. What is more than its last report is added here,
- * so that the counts grow only, though workers come and go.
+ * TRANSFERS and the waits in queues are counted by workers, as they see them end; what one reports
+ * is what it has counted in all. What is more than its last report is added here, so that the
+ * counts grow only, though workers come and go.
  */
 #ifndef HEAD_TIMES_H
 #define HEAD_TIMES_H
@@ -20,19 +22,19 @@
 struct head_worker_times {
     struct pl_histogram transfers[HEAD_RATE_ROUTES];
     struct pl_histogram queue; /* functions, from when they came until they were enqueued */
-    struct pl_histogram
-        fronts[WIRE_WAIT_WHYS]; /* that the front of a queue stood still, by cause */
+    /* that the front of a queue stood still, by cause */
+    struct pl_histogram fronts[WIRE_WAIT_WHYS];
 };
 
 struct head_times {
     uint64_t now_ns; /* 0: there is none */
-    struct pl_histogram
-        tasks; /* of clients: from the frame that submitted them until they were over */
+    /* of clients: from the frame that submitted them until they were over */
+    struct pl_histogram tasks;
     struct pl_histogram waits;   /* .. until they were sent to their worker */
     struct pl_histogram workers; /* from when one was lost until the next one was there */
     struct head_worker_times worked; /* of all workers, so far */
-    struct pl_map
-        reported; /* device + 1 -> struct head_worker_times: what its worker has told */
+    /* device + 1 -> struct head_worker_times: what its worker has told */
+    struct pl_map reported;
 };
 
 void head_times_init(struct head_times *times);

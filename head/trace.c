@@ -1,9 +1,10 @@
 /*
  * Timelines: who records, and spans on their way from workers to them.
  *
- * Nothing is kept here. Workers record while any session does, and each batch of spans goes to every session that does; a session that came
- * later is sent what is over from then on. When a session stops, every worker is asked once more, and the session is answered when
- * all have told what was over by then, or after two seconds (a worker may be dead, or its device stuck).
+ * Nothing is kept here. Workers record while any session does, and each batch of spans goes to
+ * every session that does; a session that came later is sent what is over from then on. When a
+ * session stops, every worker is asked once more, and the session is answered when all have told
+ * what was over by then, or after two seconds (a worker may be dead, or its device stuck).
  *
  * Workers that come while somebody records are told with their welcome.
  */

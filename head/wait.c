@@ -1,7 +1,8 @@
 /*
- * Answers that are owed when tasks are done. Each of those tasks holds a pointer to the head_wait and calls head_wait_ended(); the last
- * one sends it. What the answer speaks of is protected by a snapshot: the hold of a Locate is a ref of the client, a Read keeps the
- * bytes by the use of its launch.
+ * Answers that are owed when tasks are done. Each of those tasks holds a pointer to the head_wait
+ * and calls head_wait_ended(); the last one sends it. What the answer speaks of is protected by a
+ * snapshot: the hold of a Locate is a ref of the client, a Read keeps the bytes by the use of its
+ * launch.
  */
 #include "head/wait.h"
 
@@ -23,7 +24,7 @@ static Plasmon__V1__Shape *put_shape(struct head_core *core, const struct pl_sha
     return out;
 }
 
-/* ------------------------------------------------------------------------------------------ answers */
+/* ------------------------------------------------------------------------------ answers */
 
 void head_wait_put_ready(struct head_core *core, struct head_client *client,
                          uint64_t request, uint64_t buffer, bool bulk,
@@ -93,7 +94,10 @@ static bool is_settled(const struct head_instance *instance)
     return true;
 }
 
-/* Of two copies of a part: one that is there, which not all are that were begun since, or need not be waited for (locate_places); then a near one. */
+/*
+ * Of two copies of a part: one that is there, which not all are that were begun since, or need not
+ * be waited for (locate_places); then a near one.
+ */
 static bool serves_better(const struct head_instance *a, const struct head_instance *b,
                           const struct head_client *client)
 {

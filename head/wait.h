@@ -1,8 +1,8 @@
 /*
  * Inside of wait.c, put.c and read.c: an answer that is owed when tasks are done.
  *
- * It is set up with one count of its own: create, head_wait_for() each task, then head_wait_ended(), which answers at once when there
- * was nothing to wait for.
+ * It is set up with one count of its own: create, head_wait_for() each task, then
+ * head_wait_ended(), which answers at once when there was nothing to wait for.
  */
 #ifndef HEAD_WAIT_H
 #define HEAD_WAIT_H
@@ -25,8 +25,8 @@ struct head_wait {
     struct pl_box box;
     uint64_t read_bytes; /* DATA: counted in its client's reads_bytes */
     bool bulk; /* LOCATED, PUT_READY: the client moves the bytes over the bulk channel */
-    bool
-        arrived; /* DATA: the bytes came; they are passed on when every task behind them has ended well */
+    /* DATA: the bytes came; they are passed on when every task behind them has ended well */
+    bool arrived;
     uint8_t *bytes;
     size_t bytes_length;
     plasmon_status_t bytes_status;
@@ -45,8 +45,9 @@ void head_wait_free(struct head_core *core, struct head_wait *wait);
 /* indifferent: the task's failure is not the answer's. */
 void head_wait_for(struct head_wait *wait, struct head_task *task, bool indifferent);
 /*
- * What a client will pin: wait for those who write what it asked for, and for everybody else who writes elsewhere in the buffer, because
- * they would have to wait for the pin (no new ones come: head_buffer_mapped).
+ * What a client will pin: wait for those who write what it asked for, and for everybody else who
+ * writes elsewhere in the buffer, because they would have to wait for the pin (no new ones come:
+ * head_buffer_mapped).
  */
 void head_wait_to_map(struct head_wait *wait, struct head_buffer *buffer,
                       const struct pl_box *box);

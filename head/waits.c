@@ -1,9 +1,11 @@
 /*
- * Who waits for what: the oldest unfinished launches and what each still waits for, what the workers said of the fronts of their queues, and
- * how bytes would go between two devices. Reads only; `plasmon doctor` puts it together.
+ * Who waits for what: the oldest unfinished launches and what each still waits for, what the
+ * workers said of the fronts of their queues, and how bytes would go between two devices. Reads
+ * only; `plasmon doctor` puts it together.
  *
- * The oldest are enough. What a launch waits for has a smaller number (docs/ordering.md), so among the first TASKS_MAX in order is
- * everything that these wait for, down to what holds up all of them.
+ * The oldest are enough. What a launch waits for has a smaller number (docs/ordering.md), so among
+ * the first TASKS_MAX in order is everything that these wait for, down to what holds up all of
+ * them.
  */
 #include "head/core_int.h"
 
@@ -15,7 +17,7 @@ enum {
     ROUTE_DEVICES_MAX = 16, /* a table of more than that nobody reads */
 };
 
-/* ------------------------------------------------------------------------------------------------ what workers said */
+/* -------------------------------------------------------------------- what workers said */
 
 static void text_take(char *out, size_t bytes, const char *text)
 {
@@ -113,7 +115,7 @@ static plasmon_status_t left_tell(struct head_core *core, struct wire_arena *are
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ tasks */
+/* -------------------------------------------------------------------------------- tasks */
 
 const char *head_task_kind(const struct head_task *task)
 {
@@ -248,7 +250,7 @@ static plasmon_status_t tasks_tell(struct head_core *core, struct wire_arena *ar
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ routes */
+/* ------------------------------------------------------------------------------- routes */
 
 static plasmon_status_t routes_tell(struct head_core *core, struct wire_arena *arena,
                                     Plasmon__V1__Waits *out)

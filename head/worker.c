@@ -1,8 +1,10 @@
 /*
- * Devices come and go: a worker says hello, is replaced by another incarnation (worker_back.c), or will not come back (gone.c).
+ * Devices come and go: a worker says hello, is replaced by another incarnation (worker_back.c), or
+ * will not come back (gone.c).
  *
- * A hello of a worker whose device was given up is refused, however late it comes, and a store that connects again does not bring the device back: only
- * one that joins anew does, under another number.
+ * A hello of a worker whose device was given up is refused, however late it comes, and a store that
+ * connects again does not bring the device back: only one that joins anew does, under another
+ * number.
  */
 #include "base/fault.h"
 #include "head/core_int.h"
@@ -24,7 +26,10 @@ static struct head_device *device_find(struct head_core *core, const char *host,
     return NULL;
 }
 
-/* There was such a device, and its number is not given out again: only a store that joins anew brings another one. */
+/*
+ * There was such a device, and its number is not given out again: only a store that joins anew
+ * brings another one.
+ */
 static const struct head_device *device_gone_before(struct head_core *core,
                                                     const char *host, uint32_t host_device)
 {
@@ -56,7 +61,10 @@ char *head_host_name(struct head_core *core, const char *host)
     return *place;
 }
 
-/* Of an announced device, or of one whose worker came without. NULL: there are as many as a buffer's id can name. */
+/*
+ * Of an announced device, or of one whose worker came without. NULL: there are as many as a
+ * buffer's id can name.
+ */
 static struct head_device *device_create(struct head_core *core, const char *host,
                                          const char *node, uint32_t host_device)
 {

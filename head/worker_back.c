@@ -1,14 +1,18 @@
 /*
- * A worker comes back. Its timeline and table outlived it (store/timeline.h). It tells up to which seq it had enqueued and which of
- * those did not complete. The head closes the completed ones, sends the others again under their old numbers - other devices
- * may be waiting for exactly those - and sends SKIP for those that had begun to overwrite an input in place: that input is gone, so the task
- * fails with ECONSUMED. Of those that had not begun the worker knows it, where its device tells (worker/begun.c). What has failed already (condemned,
- * cancelled by force, an input failed) comes as SKIP, too, and so does a function that nobody needs any more (orphan.c).
+ * A worker comes back. Its timeline and table outlived it (store/timeline.h). It tells up to which
+ * seq it had enqueued and which of those did not complete. The head closes the completed ones,
+ * sends the others again under their old numbers - other devices may be waiting for exactly those -
+ * and sends SKIP for those that had begun to overwrite an input in place: that input is gone, so
+ * the task fails with ECONSUMED. Of those that had not begun the worker knows it, where its device
+ * tells (worker/begun.c). What has failed already (condemned, cancelled by force, an input failed)
+ * comes as SKIP, too, and so does a function that nobody needs any more (orphan.c).
  *
- * WHOSE FAULT. A worker that dies had many launches on its device, and one of them may be why. What comes again is done one at a time
- * (worker/queue.c), so if the worker dies then, the earliest unfinished one was it, and that attempt is counted; so is the only
- * unfinished one of a first death. (What had not begun was it not.) Otherwise nobody is blamed: innocents are repeated without being counted, and the guilty one
- * shows itself when it does it again. A worker that we had fenced died by our will.
+ * WHOSE FAULT. A worker that dies had many launches on its device, and one of them may be why. What
+ * comes again is done one at a time (worker/queue.c), so if the worker dies then, the earliest
+ * unfinished one was it, and that attempt is counted; so is the only unfinished one of a first
+ * death. (What had not begun was it not.) Otherwise nobody is blamed: innocents are repeated
+ * without being counted, and the guilty one shows itself when it does it again. A worker that we
+ * had fenced died by our will.
  */
 #include "base/fault.h"
 #include "head/core_int.h"
@@ -34,7 +38,10 @@ static uint64_t enqueued_last(const struct head_device *device,
     return pl_min_u64(hello->enqueued, device->seq_last);
 }
 
-/* The timeline shows that it had not begun, at any worker of the device (worker/begun.c): its input is as it was. */
+/*
+ * The timeline shows that it had not begun, at any worker of the device (worker/begun.c): its input
+ * is as it was.
+ */
 static bool untouched(const Plasmon__V1__WorkerHello *hello, size_t *io_cursor,
                       uint64_t seq)
 {
@@ -54,7 +61,10 @@ static void settle(struct head_core *core, struct head_device *device,
         bool unfinished = in_ranges(hello->unfinished, hello->n_unfinished, &cursor, seq);
 
         if (task == NULL) {
-            /* Finished for us (a failure that was reported), open for the worker: nobody may wait for it for ever. */
+            /*
+             * Finished for us (a failure that was reported), open for the worker: nobody may wait
+             * for it for ever.
+             */
             continue;
         }
         if (!unfinished && !task->ended) {
@@ -70,8 +80,10 @@ static bool open_task(const struct head_task *task)
            task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP;
 }
 
-/* What an unfinished launch of the dead worker may have overwritten. One that it was to skip has not: whom that one would have harmed
- * before it was to be skipped was told at that death. */
+/*
+ * What an unfinished launch of the dead worker may have overwritten. One that it was to skip has
+ * not: whom that one would have harmed before it was to be skipped was told at that death.
+ */
 struct overwritten {
     const struct head_buffer *buffer;
     struct pl_box box;
@@ -88,7 +100,10 @@ static int compare_overwritten(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* A copy by the function that reduces members where they lie, or one that a team does: into new memory, and so in a stream beside those of copies (worker/streams.c). */
+/*
+ * A copy by the function that reduces members where they lie, or one that a team does: into new
+ * memory, and so in a stream beside those of copies (worker/streams.c).
+ */
 static bool combines(const struct head_task *task)
 {
     return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY &&
@@ -135,15 +150,18 @@ static bool is_run(const struct head_task *task)
 }
 
 /*
- * A copy in place has not begun while a function that reads the bytes is unfinished: the two are never in one stream, and who overwrites waits
- * for the other stream's word (worker/streams.c).
+ * A copy in place has not begun while a function that reads the bytes is unfinished: the two are
+ * never in one stream, and who overwrites waits for the other stream's word (worker/streams.c).
  */
 static bool had_to_wait(const struct overwritten *later, const struct head_task *task)
 {
     return later->copy && (is_run(task) || (combines(task) && !later->combines));
 }
 
-/* Did a later launch that had begun write over what this one reads? Then its bytes may be gone, and it cannot run again. */
+/*
+ * Did a later launch that had begun write over what this one reads? Then its bytes may be gone, and
+ * it cannot run again.
+ */
 static bool input_overwritten(const struct head_task *task,
                               const struct pl_vec *overwritten)
 {
@@ -345,11 +363,12 @@ void head_worker_back(struct head_core *core, struct head_device *device,
     judge(core, device, hello);
 }
 
-/* ------------------------------------------------------------------------------------------------ told again */
+/* --------------------------------------------------------------------------- told again */
 
 /*
- * Frees that the dead worker was sent may not have reached it. Every slot that we know to be empty is freed again, and what was before in one
- * that was given out since; a worker ignores those that it does not have, and takes what is older with one that it is told.
+ * Frees that the dead worker was sent may not have reached it. Every slot that we know to be empty
+ * is freed again, and what was before in one that was given out since; a worker ignores those that
+ * it does not have, and takes what is older with one that it is told.
  */
 static uint64_t freed_of(const struct head_device *device, uint32_t slot, bool alive)
 {
@@ -392,7 +411,10 @@ void head_worker_send_again(struct head_core *core, struct head_device *device,
 {
     uint64_t last = enqueued_last(device, hello);
 
-    /* Nothing that was sent before counts: the one it was meant for died, or never got so far as to know its session. */
+    /*
+     * Nothing that was sent before counts: the one it was meant for died, or never got so far as to
+     * know its session.
+     */
     head_device_forget_output(device);
     pl_vec_clear(&device->out_graph_free);
     pl_vec_clear(&device->out_retire);

@@ -1,35 +1,40 @@
 /*
- * Write-back: what has not been used for a while is copied to host memory before there is need, so that a launch which needs its room only drops
- * it, and waits for no copy.
+ * Write-back: what has not been used for a while is copied to host memory before there is need, so
+ * that a launch which needs its room only drops it, and waits for no copy.
  *
- * WHEN. More of a device than its mark (`--write-back`, percent) is taken by what can not be dropped, and nobody else wants the lanes between
- * devices and host memory: on the host no spill or restore is unfinished and its store is at nothing; on the device there are at most
- * QUEUE_MAX launches unfinished, and none of them copies to or from a host. What is planned further ahead than that has its spills where it needs them,
- * and one more at its end helps nobody. Looked at when the input ran dry, so also whenever launches are over.
+ * WHEN. More of a device than its mark (`--write-back`, percent) is taken by what can not be
+ * dropped, and nobody else wants the lanes between devices and host memory: on the host no spill or
+ * restore is unfinished and its store is at nothing; on the device there are at most QUEUE_MAX
+ * launches unfinished, and none of them copies to or from a host. What is planned further ahead
+ * than that has its spills where it needs them, and one more at its end helps nobody. Looked at
+ * when the input ran dry, so also whenever launches are over.
  *
- * WHAT. The sealed value that no launch named for the longest time, in the order of the plan, and that lies still: nobody writes, maps or puts
- * it. Into memory of the slab that is free now: no file is written for it, and no copy dropped. At most OPEN_MAX of a device at a time.
+ * WHAT. The sealed value that no launch named for the longest time, in the order of the plan, and
+ * that lies still: nobody writes, maps or puts it. Into memory of the slab that is free now: no
+ * file is written for it, and no copy dropped. At most OPEN_MAX of a device at a time.
  *
- * A write-back is a spill that takes nothing away: the same launch, into a copy with the same instances, but the buffer keeps its own, and its
- * place in the order of use. From then on head_spill_droppable() says that it may go, which is all that the plan needs to know;
- * if it goes before the copy is done, the launch's use keeps it, as in any spill.
+ * A write-back is a spill that takes nothing away: the same launch, into a copy with the same
+ * instances, but the buffer keeps its own, and its place in the order of use. From then on
+ * head_spill_droppable() says that it may go, which is all that the plan needs to know; if it goes
+ * before the copy is done, the launch's use keeps it, as in any spill.
  *
- * WHAT CANCELS IT. Nobody needs the value any more, or a launch overwrites it in place: the copy goes, and the launch with it unless it has begun.
- * Who overwrites waits at most for one that has. A copy that is not needed goes as soon as somebody needs its place
- * (spill_host.c, spill_places.c).
+ * WHAT CANCELS IT. Nobody needs the value any more, or a launch overwrites it in place: the copy
+ * goes, and the launch with it unless it has begun. Who overwrites waits at most for one that has.
+ * A copy that is not needed goes as soon as somebody needs its place (spill_host.c,
+ * spill_places.c).
  */
 #include "head/spill_int.h"
 
 #include <string.h>
 
 enum {
-    OPEN_MAX =
-        2, /* so that the lane has the next one when one is over; what comes then waits for two */
+    /* so that the lane has the next one when one is over; what comes then waits for two */
+    OPEN_MAX  = 2,
     QUEUE_MAX = 64,  /* launches of the device */
     LOOK_MAX  = 1024 /* buffers at a time, from the least recently used on */
 };
 
-/* ------------------------------------------------------------------------------------------- what is not needed */
+/* ------------------------------------------------------------------- what is not needed */
 
 static void cancel(struct head_core *core, struct head_task *task)
 {
@@ -72,7 +77,10 @@ static void cancel_unneeded(struct head_core *core, struct head_spill_host *spil
 
         pl_list_remove(spill->home.ending.next);
         core->steps++;
-        /* uses: a restore that reads what it is to bring may be on its way, though the value has been overwritten since. */
+        /*
+         * uses: a restore that reads what it is to bring may be on its way, though the value has
+         * been overwritten since.
+         */
         if (pl_list_empty(&copy->instances) && copy->uses == 1 && use != NULL &&
             use->task->ahead) {
             cancel(core, use->task);
@@ -80,7 +88,7 @@ static void cancel_unneeded(struct head_core *core, struct head_spill_host *spil
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------ lanes */
+/* -------------------------------------------------------------------------------- lanes */
 
 static bool copies_to_or_from_host(const struct head_task *task)
 {
@@ -113,7 +121,7 @@ static uint32_t lanes_free(struct head_device *device)
     return open < OPEN_MAX ? OPEN_MAX - open : 0;
 }
 
-/* -------------------------------------------------------------------------------------------------- one device */
+/* --------------------------------------------------------------------------- one device */
 
 static bool may_be_copied(struct head_buffer *buffer)
 {
@@ -131,7 +139,10 @@ static bool may_be_copied(struct head_buffer *buffer)
     return true;
 }
 
-/* What is to be copied next; NULL: nothing, for what lies there that cannot be dropped is not above the mark. */
+/*
+ * What is to be copied next; NULL: nothing, for what lies there that cannot be dropped is not above
+ * the mark.
+ */
 static struct head_buffer *next_of(struct head_device *device, uint64_t mark)
 {
     struct head_buffer *next = NULL;

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 
-/* ------------------------------------------------------------------------------------------------ building */
+/* ----------------------------------------------------------------------------- building */
 
 uint32_t kernel_code_runs(enum device_kind kind, const struct kernel_code_policy *policy)
 {
@@ -155,7 +155,7 @@ struct kernel_code *kernel_code_of(const struct kernel_function *function)
     return function->code;
 }
 
-/* ------------------------------------------------------------------------------------------------ parameters */
+/* --------------------------------------------------------------------------- parameters */
 
 /* What the kernel gets, 8 bytes each, and where each is: as cuLaunchKernel() wants it. */
 struct packed {
@@ -235,7 +235,7 @@ static plasmon_status_t pack(const struct kernel_signature *signature,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ shapes */
+/* ------------------------------------------------------------------------------- shapes */
 
 /* "grid 4x1x1, block 256x1x1, 0 bytes of shared memory"; "" when all of it is 0. */
 static const char *launch_shape_format(const struct kernel_launch_shape *shape,
@@ -345,7 +345,7 @@ static plasmon_status_t check_shape(const struct kernel_code *code,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ launching */
+/* ---------------------------------------------------------------------------- launching */
 
 /* What travels to the stream's thread of a CPU device; as many values as there are. */
 struct c_call {

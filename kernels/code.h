@@ -1,14 +1,15 @@
 /*
- * Code of functions that clients define: built from text or a library away from the thread that enqueues, then run like a
- * built-in function.
+ * Code of functions that clients define: built from text or a library away from the thread that
+ * enqueues, then run like a built-in function.
  *
  *   build   text -> machine code. No call of a driver; takes as long as a compiler takes. Any thread.
- *   load    into the device. On a GPU it waits while a stream of the context waits: nothing may be enqueued meanwhile that waits for
- *           another device (docs/ordering.md).
+ *   load    into the device. On a GPU it waits while a stream of the context waits: nothing may be
+ *           enqueued meanwhile that waits for another device (docs/ordering.md).
  *   run     packs the parameters and enqueues. Allocates nothing, takes no lock.
  *
- * CPU devices run the C text, compiled by the system's compiler into memory without a name (code_cpu.c); GPUs run CUDA text by
- * NVRTC (code_nvrtc.c); what was compiled is kept on disk (code_cache.c). Both run libraries (code_library.c).
+ * CPU devices run the C text, compiled by the system's compiler into memory without a name
+ * (code_cpu.c); GPUs run CUDA text by NVRTC (code_nvrtc.c); what was compiled is kept on disk
+ * (code_cache.c). Both run libraries (code_library.c).
  */
 #ifndef KERNELS_CODE_H
 #define KERNELS_CODE_H
@@ -37,8 +38,8 @@ struct kernel_code_policy {
     const char *library_dir; /* NULL: no libraries */
     const char *cache_dir;   /* of compiled text; NULL: not kept on disk */
     uint64_t cache_bytes_max;
-    const char *
-        compile_program; /* a program whose main calls kernel_code_compile_main(); NULL: none */
+    /* a program whose main calls kernel_code_compile_main(); NULL: none */
+    const char *compile_program;
 };
 
 /* The main function of a process that compiles C text for another one: when argv[1] is this word. */
@@ -46,8 +47,8 @@ struct kernel_code_policy {
 int kernel_code_compile_main(int argc, char **argv);
 
 /*
- * $PLASMON_CACHE_DIR, or plasmon in $XDG_CACHE_HOME or ~/.cache. NULL: none of them is set, or PLASMON_CACHE_DIR is empty, which
- * turns the cache off.
+ * $PLASMON_CACHE_DIR, or plasmon in $XDG_CACHE_HOME or ~/.cache. NULL: none of them is set, or
+ * PLASMON_CACHE_DIR is empty, which turns the cache off.
  */
 const char *kernel_code_cache_dir(char *out, size_t out_bytes);
 
@@ -60,8 +61,9 @@ enum kernel_runs {
 uint32_t kernel_code_runs(enum device_kind kind, const struct kernel_code_policy *policy);
 
 /*
- * ECOMPILE (the compiler's words are in `log`), EPERM (not allowed here), ENOTSUP (no variant for this kind), ENOLIB, ENOENT, EINVAL, EIO.
- * err and, when there is more to say, log name what is wrong.
+ * ECOMPILE (the compiler's words are in `log`), EPERM (not allowed here), ENOTSUP (no variant for
+ * this kind), ENOLIB, ENOENT, EINVAL, EIO. err and, when there is more to say, log name what is
+ * wrong.
  */
 plasmon_status_t kernel_code_build(const struct kernel_definition *definition,
                                    const struct device_info *info,
@@ -79,8 +81,8 @@ const struct kernel_function *kernel_code_function(const struct kernel_code *cod
 struct kernel_code *kernel_code_of(const struct kernel_function *function);
 
 /*
- * Enqueue. The args were checked by kernel_check(). Zeros in *io_shape are filled in with what was chosen (GPU). EINVAL: the device
- * does not take this shape; err says the limits.
+ * Enqueue. The args were checked by kernel_check(). Zeros in *io_shape are filled in with what was
+ * chosen (GPU). EINVAL: the device does not take this shape; err says the limits.
  */
 plasmon_status_t kernel_code_run(const struct kernel_code *code,
                                  struct device_stream *stream,

@@ -1,9 +1,10 @@
 /*
- * What compiled C text depends on: its source, how it is compiled, which compiler that is and, as it is compiled for the processor that it runs
- * on, which processor. Several machines may share a home and so a cache.
+ * What compiled C text depends on: its source, how it is compiled, which compiler that is and, as
+ * it is compiled for the processor that it runs on, which processor. Several machines may share a
+ * home and so a cache.
  *
- * The compiler is its file: where it is, its size and when it was written. Asking it for its version would cost a process each time, and
- * not tell apart two builds of one version.
+ * The compiler is its file: where it is, its size and when it was written. Asking it for its
+ * version would cost a process each time, and not tell apart two builds of one version.
  */
 #include "kernels/code_int.h"
 
@@ -152,7 +153,10 @@ static bool includes_of_system(const char *text)
     return true;
 }
 
-/* Headers of the system come with compiler and libc, or with the toolkit; those of the user may change. Rather once too often: whatever looks like another file. */
+/*
+ * Headers of the system come with compiler and libc, or with the toolkit; those of the user may
+ * change. Rather once too often: whatever looks like another file.
+ */
 bool code_text_alone(const char *text, bool assembler)
 {
     char *whole = spliced(text);

@@ -77,7 +77,7 @@ static void payload_hash(const uint8_t key[PL_SHA256_BYTES], const char *symbol,
     pl_sha256_finish(&sha, out);
 }
 
-/* ------------------------------------------------------------------------------------------------ reading */
+/* ------------------------------------------------------------------------------ reading */
 
 static bool read_all(int fd, void *out, size_t bytes)
 {
@@ -163,7 +163,7 @@ bool code_cache_load(const char *dir, const uint8_t key[PL_SHA256_BYTES],
     return good;
 }
 
-/* ------------------------------------------------------------------------------------------------ writing */
+/* ------------------------------------------------------------------------------ writing */
 
 static bool folder_make(const char *dir)
 {
@@ -307,9 +307,12 @@ void code_cache_store(const char *dir, uint64_t bytes_max,
     folder_trim(dir, bytes_max);
 }
 
-/* ------------------------------------------------------------------------------------------------ turns */
+/* -------------------------------------------------------------------------------- turns */
 
-/* No file of a lock tells when it is free, and a lock is not waited for with a time-out: so it is looked at. */
+/*
+ * No file of a lock tells when it is free, and a lock is not waited for with a time-out: so it is
+ * looked at.
+ */
 static bool lock_take(int fd, uint64_t until_ns)
 {
     const struct timespec pause = {.tv_nsec = TURN_LOOK_NS};

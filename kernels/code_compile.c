@@ -1,15 +1,20 @@
 /*
- * Running the system's compiler on C text, for code_cpu.c: in three steps, from and into memory without names.
+ * Running the system's compiler on C text, for code_cpu.c: in three steps, from and into memory
+ * without names.
  *
- * ONCE A HOST. What is kept on disk is compiled by whoever has its turn (code_cache.h), and the others wait and take it from there: the workers of a host are told of a
- * function at the same time, and would all be at the same text.
+ * ONCE A HOST. What is kept on disk is compiled by whoever has its turn (code_cache.h), and the
+ * others wait and take it from there: the workers of a host are told of a function at the same
+ * time, and would all be at the same text.
  *
- * APART. A worker may be killed while it compiles, and its successor would begin again. So with policy->compile_program (the worker's own file) the three steps are done by a process of their
- * own, which has the turn and puts the library where it is kept, whether the worker lives or not: kernel_code_compile_main(). It gets
+ * APART. A worker may be killed while it compiles, and its successor would begin again. So with
+ * policy->compile_program (the worker's own file) the three steps are done by a process of their
+ * own, which has the turn and puts the library where it is kept, whether the worker lives or not:
+ * kernel_code_compile_main(). It gets
  *
  *   0 the source   3 the turn   4 the library   5 what to answer: a status and a text   6 the compiler's words
  *
- * and ends by itself, for each step has its time. Without a program, or if it cannot be started, all of it is done here.
+ * and ends by itself, for each step has its time. Without a program, or if it cannot be started,
+ * all of it is done here.
  */
 #include "kernels/code_compile.h"
 
@@ -32,9 +37,9 @@
 
 #define COMPILE_MS_MAX 120000 /* a text of 1 MiB takes seconds */
 #define APART_MS_MAX   (4 * COMPILE_MS_MAX)
-#define LOG_BYTES_MAX \
-    3500             /* fits into a message to the client with what stands around it */
-#define FD_FIRST 100 /* above what the child's descriptors are put on */
+/* fits into a message to the client with what stands around it */
+#define LOG_BYTES_MAX 3500
+#define FD_FIRST      100 /* above what the child's descriptors are put on */
 
 const char *const code_compile_options[CODE_COMPILE_OPTIONS] = {
     "-O3", "-march=native", "-fPIC", "-fvisibility=hidden",
@@ -239,7 +244,7 @@ static plasmon_status_t compile(const struct files *files, const char *name,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ keeping */
+/* ------------------------------------------------------------------------------ keeping */
 
 static void library_keep(int library, const char *dir, uint64_t bytes_max,
                          const uint8_t key[PL_SHA256_BYTES])
@@ -272,7 +277,7 @@ static plasmon_status_t compile_here(struct files *files,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ apart */
+/* -------------------------------------------------------------------------------- apart */
 
 /* What the process says at its end. */
 struct answer {
@@ -368,7 +373,7 @@ int kernel_code_compile_main(int argc, char **argv)
                : EXIT_FAILURE;
 }
 
-/* ------------------------------------------------------------------------------------------------ both */
+/* --------------------------------------------------------------------------------- both */
 
 plasmon_status_t code_compile(const struct pl_str *source,
                               const struct code_compile_job *job, int turn,

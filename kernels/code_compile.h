@@ -22,8 +22,8 @@ struct code_compile_job {
     const uint8_t *key; /* under which it is kept; NULL: it is not */
 };
 /*
- * A library, in memory; the caller's. It is kept, if there is a key and that can be. `turn` is taken: -1, or this key's. ECOMPILE (the compiler's words are in
- * `log`), ENOLIB, EIO. Any thread.
+ * A library, in memory; the caller's. It is kept, if there is a key and that can be. `turn` is
+ * taken: -1, or this key's. ECOMPILE (the compiler's words are in `log`), ENOLIB, EIO. Any thread.
  */
 plasmon_status_t code_compile(const struct pl_str *source,
                               const struct code_compile_job *job, int turn,

@@ -1,17 +1,20 @@
 /*
  * C text for CPU devices, compiled by the system's compiler: PLASMON_CC, or cc.
  *
- * KEPT ON DISK (code_cache.c), by source, compiler and processor (code_c_key.c): compiling takes a tenth of a second and more, each
- * worker has its own, and one that follows a dead one needs them before it goes on.
- * One worker of a host compiles it, in a process that outlives it (code_compile.c).
+ * KEPT ON DISK (code_cache.c), by source, compiler and processor (code_c_key.c): compiling takes a
+ * tenth of a second and more, each worker has its own, and one that follows a dead one needs them
+ * before it goes on. One worker of a host compiles it, in a process that outlives it
+ * (code_compile.c).
  *
- * NOTHING ELSE IS LEFT BEHIND. Source, assembly, object and library are memory without names (memfd), which the compiler's three steps
- * read and write as /proc/self/fd/N; none of them makes temporary files then. However the worker or the compiler dies,
- * there is no file to remove.
+ * NOTHING ELSE IS LEFT BEHIND. Source, assembly, object and library are memory without names
+ * (memfd), which the compiler's three steps read and write as /proc/self/fd/N; none of them makes
+ * temporary files then. However the worker or the compiler dies, there is no file to remove.
  *
- * THE TRAMPOLINE behind the text calls the entry point with its parameters, each read from its address. The compiler
- * knows the definition there, so it checks their number, and converts them as it does in any call: the text may declare `const float *x`
- * or `double a` as it likes. Names in the text are hidden, so that one that libc has too (step, index) is still the text's. The entry point answers nothing (void), or an int, 0 for well.
+ * THE TRAMPOLINE behind the text calls the entry point with its parameters, each read from its
+ * address. The compiler knows the definition there, so it checks their number, and converts them as
+ * it does in any call: the text may declare `const float *x` or `double a` as it likes. Names in
+ * the text are hidden, so that one that libc has too (step, index) is still the text's. The entry
+ * point answers nothing (void), or an int, 0 for well.
  */
 #include "kernels/code_int.h"
 
@@ -26,10 +29,13 @@
 #include "kernels/code_cache.h"
 #include "kernels/code_compile.h"
 
-/* Of another worker, which is at the same text: as long as a large one may take. If it takes longer, or is stopped, so be it. */
+/*
+ * Of another worker, which is at the same text: as long as a large one may take. If it takes
+ * longer, or is stopped, so be it.
+ */
 #define TURN_MS_MAX 30000
 
-/* ------------------------------------------------------------------------------------------------ text */
+/* --------------------------------------------------------------------------------- text */
 
 static const char prelude[] =
     "struct plasmon_launch_shape { unsigned int grid[3]; unsigned int block[3];"
@@ -102,7 +108,7 @@ static void append_source(struct pl_str *out, const struct kernel_signature *sig
     pl_str_append(out, "); }\n");
 }
 
-/* ------------------------------------------------------------------------------------------------ loading */
+/* ------------------------------------------------------------------------------ loading */
 
 static plasmon_status_t open_library(struct kernel_code *code, const char *name,
                                      struct pl_err *err)

@@ -1,23 +1,35 @@
 /*
- * Kernels that may begin early: while the one before them in a stream still runs (programmatic dependent launch, devices of compute capability 9.0).
+ * Kernels that may begin early: while the one before them in a stream still runs (programmatic
+ * dependent launch, devices of compute capability 9.0).
  *
- * A kernel that follows another one starts some 0.6 us after its end: blocks are handed out, code and parameters fetched. With an early start the device does
- * that beside the end of the one before. It is allowed for a kernel that waits before it does anything, and of that nobody but us can be sure: so the two
- * instructions are put at the beginning of each entry, in the PTX that NVRTC makes, before any other:
+ * A kernel that follows another one starts some 0.6 us after its end: blocks are handed out, code
+ * and parameters fetched. With an early start the device does that beside the end of the one
+ * before. It is allowed for a kernel that waits before it does anything, and of that nobody but us
+ * can be sure: so the two instructions are put at the beginning of each entry, in the PTX that
+ * NVRTC makes, before any other:
  *
  *   griddepcontrol.wait                what came before is over, and all that it wrote is seen here
- *   griddepcontrol.launch_dependents   what comes next may be handed out as soon as all blocks of this kernel got here
+ *   griddepcontrol.launch_dependents   what comes next may be handed out as soon as all blocks of
+ *                                      this kernel got here
  *
- * The second one only in a grid that leaves most of the device free (DEVICE_EARLY_THREADS_MAX): blocks that wait take room, from this kernel's own last blocks and from other streams.
- * Without it what comes next is handed out when this kernel's last block has ended, which is still before a full edge would begin it. (An H200, kernels of 2 us in one block 2339 -> 2082 ns,
- * of 1024 blocks of 256 threads 3170 -> 2910, 3010 if they let the next one wait; and a short kernel in another stream beside chains of 1056 blocks 2.6 us, 3.6 if they do.)
+ * The second one only in a grid that leaves most of the device free (DEVICE_EARLY_THREADS_MAX):
+ * blocks that wait take room, from this kernel's own last blocks and from other streams. Without it
+ * what comes next is handed out when this kernel's last block has ended, which is still before a
+ * full edge would begin it. (An H200, kernels of 2 us in one block 2339 -> 2082 ns, of 1024 blocks
+ * of 256 threads 3170 -> 2910, 3010 if they let the next one wait; and a short kernel in another
+ * stream beside chains of 1056 blocks 2.6 us, 3.6 if they do.)
  *
- * docs/ordering.md says why the order of launches stays what it was. The edited text goes through nvJitLink, which makes of PTX what NVRTC makes of it, without
- * the driver; with no such library the kernel is what it was, and begins when its turn comes. What was edited has a variable by which a loaded module is
- * recognised (DEVICE_EARLY_MARK), so an image says it of itself, from a cache too.
+ * docs/ordering.md says why the order of launches stays what it was. The edited text goes through
+ * nvJitLink, which makes of PTX what NVRTC makes of it, without the driver; with no such library
+ * the kernel is what it was, and begins when its turn comes. What was edited has a variable by
+ * which a loaded module is recognised (DEVICE_EARLY_MARK), so an image says it of itself, from a
+ * cache too.
  *
- * WHAT STAYS AS IT IS: code that calls functions where NVRTC's does not. nvJitLink makes of PTX a part of a program, in which the slow ways of divisions and roots, which NVRTC puts where they
- * are needed, are functions (B&S of bench/graphs, all in fp64, took 3 % longer). Texts that say griddepcontrol themselves; options that are for the part of the compiler behind PTX, which nvJitLink would have to be told.
+ * WHAT STAYS AS IT IS: code that calls functions where NVRTC's does not. nvJitLink makes of PTX a
+ * part of a program, in which the slow ways of divisions and roots, which NVRTC puts where they are
+ * needed, are functions (B&S of bench/graphs, all in fp64, took 3 % longer). Texts that say
+ * griddepcontrol themselves; options that are for the part of the compiler behind PTX, which
+ * nvJitLink would have to be told.
  */
 #include "kernels/code_int.h"
 
@@ -37,7 +49,10 @@ static const char mark[] = "\n.visible .global .align 4 .u32 " DEVICE_EARLY_MARK
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
 #define LIMIT    TEXT(DEVICE_EARLY_THREADS_MAX)
-/* How many threads it has (a product that wraps around only says early or not) is worked out while it waits. */
+/*
+ * How many threads it has (a product that wraps around only says early or not) is worked out while
+ * it waits.
+ */
 static const char begin[] = "\n"
                             "\t{\n"
                             "\t.reg .pred %plearly;\n"
@@ -59,7 +74,7 @@ static const char begin[] = "\n"
                             "\t@%plearly griddepcontrol.launch_dependents;\n"
                             "\t}";
 
-/* ------------------------------------------------------------------------------------------------ the text */
+/* ----------------------------------------------------------------------------- the text */
 
 /* Options of the compiler up to PTX; each is one word. */
 static bool option_known(const char *option, size_t length)
@@ -114,7 +129,10 @@ static bool word_at(const char *text, const char *at, const char *word)
            (at == text || isspace((unsigned char)at[-1]));
 }
 
-/* Behind the brace that opens the body of the entry at `at`; NULL: a declaration, or what NVRTC does not write: a comment or a text in which there may be a brace. */
+/*
+ * Behind the brace that opens the body of the entry at `at`; NULL: a declaration, or what NVRTC
+ * does not write: a comment or a text in which there may be a brace.
+ */
 static const char *entry_body(const char *at)
 {
     const char *end = at + strcspn(at, "{};/\"");
@@ -156,7 +174,7 @@ char *code_early_ptx(const char *ptx)
     return text;
 }
 
-/* ------------------------------------------------------------------------------------------------ the library */
+/* -------------------------------------------------------------------------- the library */
 
 typedef struct jit_link *jit_link_t;
 

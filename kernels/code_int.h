@@ -15,7 +15,11 @@ struct kernel_code {
     uint32_t ordinal;
 
     /* C text and libraries. */
-    int fd; /* of the memory that a compiled text is in; it stays open, for dlopen() knows libraries by path; -1: none */
+    /*
+     * of the memory that a compiled text is in; it stays open, for dlopen() knows libraries by
+     * path; -1: none
+     */
+    int fd;
     void *library;
     code_c_fn c_entry;
     plasmon_function_fn entry;
@@ -28,7 +32,10 @@ struct kernel_code {
     struct device_module *module;
     void *function;
     struct device_function_limits limits;
-    /* The block for a call with dynamic shared memory, and how much: the last one asked for. By the thread that launches. */
+    /*
+     * The block for a call with dynamic shared memory, and how much: the last one asked for. By the
+     * thread that launches.
+     */
     struct code_suggested {
         uint32_t shared_bytes;
         uint32_t block;
@@ -52,11 +59,14 @@ plasmon_status_t code_build_c(struct kernel_code *code,
                               const struct kernel_definition *definition,
                               const struct kernel_code_policy *policy, struct pl_str *log,
                               struct pl_err *err);
-/* code_c_key.c: C or CUDA text reads no file but headers of the system: what it is compiled to is known from the text. assembler: it may be asked to read some. */
+/*
+ * code_c_key.c: C or CUDA text reads no file but headers of the system: what it is compiled to is
+ * known from the text. assembler: it may be asked to read some.
+ */
 bool code_text_alone(const char *text, bool assembler);
 /*
- * The same file: a name for what compiling `source`, which has `text` in it, gives here. false: it depends on what is not known before, so it is not
- * to be kept.
+ * The same file: a name for what compiling `source`, which has `text` in it, gives here. false: it
+ * depends on what is not known before, so it is not to be kept.
  */
 bool code_c_key(const char *text, const char *source, const char *cc,
                 const char *const *options, size_t option_count,
@@ -68,17 +78,21 @@ plasmon_status_t code_build_cuda(struct kernel_code *code,
                                  const struct kernel_code_policy *policy,
                                  struct pl_str *log, struct pl_err *err);
 /*
- * Where a library of the toolkit may lie, of the newest major version first: in `root` (NULL: none), where the loader looks (try_one gets NULL), in $CUDA_HOME,
- * $CUDA_PATH and /usr/local/cuda. Until try_one takes one; false: it took none.
+ * Where a library of the toolkit may lie, of the newest major version first: in `root` (NULL:
+ * none), where the loader looks (try_one gets NULL), in $CUDA_HOME, $CUDA_PATH and /usr/local/cuda.
+ * Until try_one takes one; false: it took none.
  */
 bool code_toolkit_search(const char *root,
                          bool (*try_one)(const char *root, const char *version));
 /*
  * code_early.c: kernels that may begin while the one before them still runs. Any thread.
  *
- * code_early_options() says whether text that is compiled with these options may be made one; code_early_ptx() edits PTX (NULL: it is left as it is, or there is no
- * memory; the caller frees it); code_early_image() makes machine code for compute capability `arch` (90) of it, in place of `given` (false: it is left as it is, and nothing
- * was made; the caller frees the image). Before that code_early_ready() must have found the library, in `root` (NULL: none) or elsewhere, and says its version.
+ * code_early_options() says whether text that is compiled with these options may be made one;
+ * code_early_ptx() edits PTX (NULL: it is left as it is, or there is no memory; the caller frees
+ * it); code_early_image() makes machine code for compute capability `arch` (90) of it, in place of
+ * `given` (false: it is left as it is, and nothing was made; the caller frees the image). Before
+ * that code_early_ready() must have found the library, in `root` (NULL: none) or elsewhere, and
+ * says its version.
  */
 bool code_early_options(const char *options);
 char *code_early_ptx(const char *ptx);
@@ -88,8 +102,8 @@ bool code_early_image(const char *ptx, unsigned arch, const void *given, size_t 
 /* The functions that machine code consists of: kernels, and what they call. 0: it is none. */
 uint32_t code_early_functions(const void *image, size_t bytes);
 /*
- * code_params.c: does the kernel `symbol` of this PTX take what the signature gives? ECOMPILE: err names the parameter. `entry` is its name in the text. PTX
- * that is not understood is no failure.
+ * code_params.c: does the kernel `symbol` of this PTX take what the signature gives? ECOMPILE: err
+ * names the parameter. `entry` is its name in the text. PTX that is not understood is no failure.
  */
 plasmon_status_t code_params_check(const char *ptx, const char *symbol,
                                    const struct kernel_signature *signature,

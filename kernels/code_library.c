@@ -1,6 +1,6 @@
 /*
- * Functions from shared objects. Only files that lie in the operator's folder, after every link and ".." is resolved, are opened;
- * the path that was checked is the path that is opened.
+ * Functions from shared objects. Only files that lie in the operator's folder, after every link and
+ * ".." is resolved, are opened; the path that was checked is the path that is opened.
  */
 #include "kernels/code_int.h"
 

@@ -1,8 +1,10 @@
 /*
- * CUDA text to machine code, by NVRTC. It needs no GPU and calls no driver, so it runs beside everything else.
+ * CUDA text to machine code, by NVRTC. It needs no GPU and calls no driver, so it runs beside
+ * everything else.
  *
- * The library is found like cuBLAS (device/cuda/blas.c): where the loader looks, then $CUDA_HOME, $CUDA_PATH, /usr/local/cuda. Its
- * few functions are declared here, since a build without CUDA's headers still compiles this file. One compilation at a time a process.
+ * The library is found like cuBLAS (device/cuda/blas.c): where the loader looks, then $CUDA_HOME,
+ * $CUDA_PATH, /usr/local/cuda. Its few functions are declared here, since a build without CUDA's
+ * headers still compiles this file. One compilation at a time a process.
  */
 #include "kernels/code_int.h"
 
@@ -53,7 +55,7 @@ static struct nvrtc nvrtc;
 static struct pl_err nvrtc_missing; /* when nvrtc.library is NULL */
 static pthread_once_t nvrtc_once = PTHREAD_ONCE_INIT;
 
-/* ------------------------------------------------------------------------------------------------ the library */
+/* -------------------------------------------------------------------------- the library */
 
 static bool functions_find(struct nvrtc *found)
 {
@@ -154,9 +156,12 @@ static void nvrtc_open(void)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ what to compile for */
+/* ------------------------------------------------------------------ what to compile for */
 
-/* The device's own architecture gives machine code; an NVRTC that is older than the device gives PTX of its newest, for the driver. */
+/*
+ * The device's own architecture gives machine code; an NVRTC that is older than the device gives
+ * PTX of its newest, for the driver.
+ */
 struct target {
     char option[48];
     bool ptx;
@@ -241,7 +246,7 @@ static bool cache_key(const struct kernel_definition *definition,
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ compiling */
+/* ---------------------------------------------------------------------------- compiling */
 
 /* Ours first, so that the caller's win. Spaces separate. `copy` is cut up. */
 static plasmon_status_t options_split(char *copy, const struct target *target,

@@ -1,6 +1,7 @@
 /*
- * Does a kernel take what the signature gives? The driver is handed one address a parameter and asks nobody: a kernel with more of them than
- * the signature has would read addresses that are none, and one with others would compute with other numbers.
+ * Does a kernel take what the signature gives? The driver is handed one address a parameter and
+ * asks nobody: a kernel with more of them than the signature has would read addresses that are
+ * none, and one with others would compute with other numbers.
  *
  * What it takes stands in the PTX that NVRTC makes beside the machine code:
  *
@@ -10,8 +11,9 @@
  *         .param .align 4 .b8 saxpy_param_2[12]
  *     )
  *
- * So numbers, sizes, and floats that are taken for integers are found; what a pointer points to is not known there, and signs are not
- * looked at. PTX that is not written so says nothing against a kernel.
+ * So numbers, sizes, and floats that are taken for integers are found; what a pointer points to is
+ * not known there, and signs are not looked at. PTX that is not written so says nothing against a
+ * kernel.
  */
 #include "kernels/code_int.h"
 
@@ -23,12 +25,12 @@
 /* What one parameter is. */
 struct param {
     uint32_t bytes;
-    char
-        kind; /* 'f': a float; 'u': an integer or a pointer; 'b': bits, which may be either */
+    /* 'f': a float; 'u': an integer or a pointer; 'b': bits, which may be either */
+    char kind;
     char text[24]; /* "f32", or "12 bytes" */
 };
 
-/* ------------------------------------------------------------------------------------------------ reading PTX */
+/* -------------------------------------------------------------------------- reading PTX */
 
 /* Behind the name and its parenthesis. */
 static const char *entry_params(const char *ptx, const char *symbol)
@@ -110,7 +112,7 @@ static const char *param_read(const char *at, struct param *out)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ comparing */
+/* ---------------------------------------------------------------------------- comparing */
 
 struct comparison {
     const char *name;

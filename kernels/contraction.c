@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ batches */
+/* ------------------------------------------------------------------------------ batches */
 
 struct kernel_batch kernel_batch_of(const struct kernel_arg *x, bool transposed)
 {
@@ -43,7 +43,7 @@ struct kernel_arg kernel_batch_arg(const struct kernel_batch *batch, uint32_t dt
     };
 }
 
-/* ------------------------------------------------------------------------------------------------ labels */
+/* ------------------------------------------------------------------------------- labels */
 
 static bool has(const struct kernel_labels *labels, char label)
 {
@@ -68,7 +68,7 @@ static struct kernel_labels group_of(const struct kernel_labels *in,
     return group;
 }
 
-/* ------------------------------------------------------------------------------------------------ operands */
+/* ----------------------------------------------------------------------------- operands */
 
 /* The dimension of x that has this label; several: their diagonal. */
 static void view_add(struct kernel_arg *view, const struct kernel_arg *x,

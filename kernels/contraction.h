@@ -1,16 +1,17 @@
 /*
  * Batched products, and einsum on two operands as one of them; the same on every device.
  *
- * EINSUM. Labels are letters, one a dimension. Every label is in one of four groups, and a sum over products is a batched
- * matrix product of the groups:
+ * EINSUM. Labels are letters, one a dimension. Every label is in one of four groups, and a sum over
+ * products is a batched matrix product of the groups:
  *
  *   batch  in a, b and y          y[batch, rows, columns] = sum over inner of a[batch, rows, inner] b[batch, inner, columns]
  *   rows   in a and y
  *   columns  in b and y
  *   inner  in a and b
  *
- * A label that stands twice in one operand means its diagonal: the strides add up. An operand whose groups merge into one
- * stride each is multiplied where it lies; another one is first made dense in scratch.
+ * A label that stands twice in one operand means its diagonal: the strides add up. An operand whose
+ * groups merge into one stride each is multiplied where it lies; another one is first made dense in
+ * scratch.
  */
 #ifndef KERNELS_CONTRACTION_H
 #define KERNELS_CONTRACTION_H
@@ -34,8 +35,8 @@ struct kernel_arg kernel_batch_arg(const struct kernel_batch *batch, uint32_t dt
 
 /* One operand of an einsum on its way to a batched product. */
 struct kernel_contracted {
-    struct kernel_arg
-        view; /* dimensions in the order batch, (rows, columns or inner), .. */
+    /* dimensions in the order batch, (rows, columns or inner), .. */
+    struct kernel_arg view;
     struct kernel_batch batch; /* what is multiplied: in place, or dense in scratch */
     bool copied; /* in scratch: copied there first, or, of y, from there afterwards */
 };

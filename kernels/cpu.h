@@ -8,7 +8,10 @@
 #include "kernels/matrix.h"
 #include "kernels/walk.h"
 
-/* The loops below touch each element once and alias only element by element (y may be a), so they may be vectorised. */
+/*
+ * The loops below touch each element once and alias only element by element (y may be a), so they
+ * may be vectorised.
+ */
 #if defined(__clang__)
 #define CPU_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -27,10 +30,13 @@ void cpu_copy(const struct kernel_arg *y, const struct kernel_arg *x);
 /* The same from any dtype to any other, as cast does. */
 void cpu_convert(const struct kernel_arg *y, const struct kernel_arg *x);
 
-#define CPU_BLOCK \
-    256 /* elements that are converted at once: the buffers stay in the first cache */
+/* elements that are converted at once: the buffers stay in the first cache */
+#define CPU_BLOCK 256
 
-/* Up to CPU_BLOCK numbers of any dtype, `stride` bytes apart, as doubles and back. im may be NULL: real numbers. */
+/*
+ * Up to CPU_BLOCK numbers of any dtype, `stride` bytes apart, as doubles and back. im may be NULL:
+ * real numbers.
+ */
 void cpu_load_f64(uint32_t dtype, const char *x, int64_t stride, int64_t n, double *re,
                   double *im);
 void cpu_store_f64(uint32_t dtype, const double *re, const double *im, int64_t n, char *y,

@@ -1,7 +1,7 @@
 /*
- * CPU variants for complex numbers: the loops of the elementwise functions, the parts (real, imag, abs), sums and products.
- * cpu_elementwise.c and cpu_reduce.c come here when the dtype is complex. Sums and products are taken in c128, and rounded
- * once.
+ * CPU variants for complex numbers: the loops of the elementwise functions, the parts (real, imag,
+ * abs), sums and products. cpu_elementwise.c and cpu_reduce.c come here when the dtype is complex.
+ * Sums and products are taken in c128, and rounded once.
  */
 #include "kernels/cpu.h"
 #include "kernels/element_complex.h"
@@ -28,7 +28,7 @@
 #undef Z
 #undef NAME
 
-/* ------------------------------------------------------------------------------------------------ elementwise */
+/* -------------------------------------------------------------------------- elementwise */
 
 void cpu_complex_unary(uint32_t dtype, int op, const union kernel_value *s, char *y,
                        int64_t ys, char *x, int64_t as, int64_t n)
@@ -103,7 +103,7 @@ plasmon_status_t cpu_part(const struct kernel_call *call, int op, struct pl_err 
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ reductions */
+/* --------------------------------------------------------------------------- reductions */
 
 static struct kernel_c128 load(uint32_t dtype, const char *at)
 {

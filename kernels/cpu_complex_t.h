@@ -1,5 +1,6 @@
 /*
- * The inner loops of the elementwise functions for one complex type. Included by cpu_complex.c once a type, with
+ * The inner loops of the elementwise functions for one complex type. Included by cpu_complex.c once
+ * a type, with
  *
  *   T   the type, a struct       R         the type of its parts
  *   Z(f)  f of the type (element_complex.h)   NAME(f)  f with the type's suffix

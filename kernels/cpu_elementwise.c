@@ -1,9 +1,10 @@
 /*
- * CPU variants of the elementwise functions: unary, binary with broadcasting, comparisons, and those that update their
- * first argument (axpy, add_into, accumulate), which are binary functions with y as first operand. And fold and combine.
+ * CPU variants of the elementwise functions: unary, binary with broadcasting, comparisons, and
+ * those that update their first argument (axpy, add_into, accumulate), which are binary functions
+ * with y as first operand. And fold and combine.
  *
- * 16-bit floats are widened to f32 a block at a time, and take the loops of f32; complex numbers have loops of their own
- * (cpu_complex.c).
+ * 16-bit floats are widened to f32 a block at a time, and take the loops of f32; complex numbers
+ * have loops of their own (cpu_complex.c).
  */
 #include "kernels/cpu.h"
 #include "kernels/element.h"
@@ -83,7 +84,7 @@ static int64_t block_of(int64_t done, int64_t n)
 
 #define F32_STEP ((int64_t)sizeof(float))
 
-/* ------------------------------------------------------------------------------------------------ unary */
+/* -------------------------------------------------------------------------------- unary */
 
 static void unary_half(const struct elementwise *e, char *y, int64_t ys, const char *x,
                        int64_t xs, int64_t n)
@@ -155,7 +156,7 @@ plasmon_status_t cpu_scalar(const struct kernel_call *call, int op, struct pl_er
     return unary(call, op, call->scalar[0].f);
 }
 
-/* ------------------------------------------------------------------------------------------------ binary */
+/* ------------------------------------------------------------------------------- binary */
 
 static void binary_half(const struct elementwise *e, char *y, int64_t ys, const char *pa,
                         int64_t as, const char *pb, int64_t bs, int64_t n)
@@ -242,7 +243,7 @@ plasmon_status_t cpu_into(const struct kernel_call *call, int op, struct pl_err 
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ compare */
+/* ------------------------------------------------------------------------------ compare */
 
 static void compare_bool(int op, char *y, int64_t ys, const char *pa, int64_t as,
                          const char *pb, int64_t bs, int64_t n)
@@ -335,16 +336,17 @@ plasmon_status_t cpu_logical(const struct kernel_call *call, int op, struct pl_e
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ fold, combine */
+/* ------------------------------------------------------------------------ fold, combine */
 
 /*
  * The tree joins neighbours level by level; the last of an odd level goes up alone:
  *
  *   x0 x1 x2 x3 x4  ->  (x0 x1) (x2 x3) x4  ->  ((x0 x1)(x2 x3)) x4  ->  (((x0 x1)(x2 x3)) x4)
  *
- * Which values meet depends only on how many there are, so the result is the same to the bit wherever it is computed.
- * It is done for as many elements at a time as 32 KiB of stack hold of all arrays; an array whose elements lie side by side is read where it
- * is. Each step rounds to the dtype, also for 16-bit floats: that is what separate folds would do.
+ * Which values meet depends only on how many there are, so the result is the same to the bit
+ * wherever it is computed. It is done for as many elements at a time as 32 KiB of stack hold of all
+ * arrays; an array whose elements lie side by side is read where it is. Each step rounds to the
+ * dtype, also for 16-bit floats: that is what separate folds would do.
  */
 #define FOLD_ROOM 32768
 

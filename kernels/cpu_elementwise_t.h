@@ -1,11 +1,13 @@
 /*
- * The inner loops of the elementwise functions for one element type. Included by cpu_elementwise.c once a type, with
+ * The inner loops of the elementwise functions for one element type. Included by cpu_elementwise.c
+ * once a type, with
  *
  *   T   the type         NAME(f)   f with the type's suffix
  *   U   see element_ops.h          M(f) likewise
  *   IS_FLOAT  1 or 0
  *
- * The switch is outside the loops, and dense arrays have loops of their own: those are what compilers vectorise.
+ * The switch is outside the loops, and dense arrays have loops of their own: those are what
+ * compilers vectorise.
  */
 
 #define AT(ptr, i, step) (*(T *)(void *)((ptr) + (i) * (step)))

@@ -1,10 +1,10 @@
 /*
  * CPU variants of QR, singular values, eigenvalues, inverses and determinants: LAPACK.
  *
- * LAPACK counts in columns, and a dense matrix by rows is its own transpose there. Where a factor of the transpose is as good
- * (an LU factor, singular vectors with the sides exchanged, a symmetric matrix) a is copied by rows; QR takes it by columns.
- * LAPACK overwrites what it is given, so a is always copied, and results are copied out of scratch into whatever layout
- * they have.
+ * LAPACK counts in columns, and a dense matrix by rows is its own transpose there. Where a factor
+ * of the transpose is as good (an LU factor, singular vectors with the sides exchanged, a symmetric
+ * matrix) a is copied by rows; QR takes it by columns. LAPACK overwrites what it is given, so a is
+ * always copied, and results are copied out of scratch into whatever layout they have.
  *
  * Scratch is laid out by one function for each kind, which the run and the reservation share.
  */
@@ -23,7 +23,7 @@
 #define F64(address) ((double *)(uintptr_t)(address))
 #define INT(address) ((blasint *)(uintptr_t)(address))
 
-/* ------------------------------------------------------------------------------------------------ scratch */
+/* ------------------------------------------------------------------------------ scratch */
 
 /* Addresses; 0 based when only `bytes` is wanted. */
 struct layout {
@@ -87,7 +87,7 @@ static plasmon_status_t too_large(const struct kernel_call *call, int64_t smalle
                       call->function->name, (long long)smaller_max);
 }
 
-/* ------------------------------------------------------------------------------------------------ copies */
+/* ------------------------------------------------------------------------------- copies */
 
 static struct kernel_matrix by_rows(uint64_t data, int64_t rows, int64_t columns)
 {
@@ -149,7 +149,7 @@ static plasmon_status_t outcome(const struct kernel_call *call, blasint info,
                              info > 0 ? info : -info);
 }
 
-/* ------------------------------------------------------------------------------------------------ QR */
+/* ----------------------------------------------------------------------------------- QR */
 
 static void geqrf(const struct size *s, const struct layout *at, blasint lwork,
                   blasint *info)
@@ -256,9 +256,12 @@ uint64_t cpu_qr_scratch(const struct kernel_function *function,
     return fits(&args[2], INT_MAX) ? qr_layout(&s, 0).bytes : 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ singular values */
+/* ---------------------------------------------------------------------- singular values */
 
-/* Of the transpose: what are its left vectors by columns are the rows of vh, and its right ones those of u. */
+/*
+ * Of the transpose: what are its left vectors by columns are the rows of vh, and its right ones
+ * those of u.
+ */
 static void gesdd(const struct size *s, const struct layout *at, blasint lwork,
                   blasint *info)
 {
@@ -343,7 +346,7 @@ uint64_t cpu_svd_scratch(const struct kernel_function *function,
     return fits(&args[3], SPECTRUM_MAX) ? svd_layout(&s, 0).bytes : 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ eigenvalues */
+/* -------------------------------------------------------------------------- eigenvalues */
 
 /* The lower triangle by rows is the upper one by columns. */
 static void syevd(const struct size *s, const struct layout *at, blasint lwork,
@@ -431,7 +434,7 @@ uint64_t cpu_eigh_scratch(const struct kernel_function *function,
     return fits(&args[2], SPECTRUM_MAX) ? eigh_layout(&s, 0).bytes : 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ LU */
+/* ----------------------------------------------------------------------------------- LU */
 
 static void getrf(const struct size *s, const struct layout *at, blasint *info)
 {
@@ -495,7 +498,10 @@ plasmon_status_t cpu_inverse(const struct kernel_call *call, int op, struct pl_e
     return outcome(call, info, KERNEL_DATA_SINGULAR, err);
 }
 
-/* The product of the pivots, its exponent apart: it may leave the range of a double on the way to a result within it. */
+/*
+ * The product of the pivots, its exponent apart: it may leave the range of a double on the way to a
+ * result within it.
+ */
 static double pivots_product(const struct size *s, const struct layout *at)
 {
     double product   = 1;

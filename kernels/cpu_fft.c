@@ -1,8 +1,9 @@
 /*
- * CPU variants of the Fourier transforms: lane by lane, axis by axis, in f64; each axis rounds once to the dtype.
+ * CPU variants of the Fourier transforms: lane by lane, axis by axis, in f64; each axis rounds once
+ * to the dtype.
  *
- * Scratch: what a lane needs (fft_lane.h), the longest of them; for irfft over several axes also a dense copy of x, because x
- * must stay as it is while its leading axes are transformed.
+ * Scratch: what a lane needs (fft_lane.h), the longest of them; for irfft over several axes also a
+ * dense copy of x, because x must stay as it is while its leading axes are transformed.
  */
 #include "kernels/cpu.h"
 #include "kernels/fft_lane.h"
@@ -18,7 +19,7 @@ struct transform {
     bool inverse;
 };
 
-/* ------------------------------------------------------------------------------------------------ lanes */
+/* -------------------------------------------------------------------------------- lanes */
 
 static void lane_load(struct transform *t, const struct cpu_lane *at)
 {
@@ -102,7 +103,7 @@ static void axis_transform(const struct kernel_arg *y, const struct kernel_arg *
     cpu_each_lane(y, x, axis, lane_transform, &t);
 }
 
-/* ------------------------------------------------------------------------------------------------ calls */
+/* -------------------------------------------------------------------------------- calls */
 
 plasmon_status_t cpu_fft(const struct kernel_call *call, int op, struct pl_err *err)
 {
@@ -146,7 +147,7 @@ plasmon_status_t cpu_ifft(const struct kernel_call *call, int op, struct pl_err 
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ scratch */
+/* ------------------------------------------------------------------------------ scratch */
 
 uint64_t kernel_fft_copy_bytes(const struct kernel_arg *x)
 {

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ one value */
+/* ---------------------------------------------------------------------------- one value */
 
 #define BLOCK CPU_BLOCK /* elements that a cast takes at once */
 
@@ -321,7 +321,7 @@ bool kernel_identity(uint32_t dtype, uint32_t reduce_op, union kernel_value *out
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ fill */
+/* --------------------------------------------------------------------------------- fill */
 
 struct fill {
     union kernel_value value;
@@ -395,7 +395,7 @@ plasmon_status_t cpu_fill_i64(const struct kernel_call *call, int op, struct pl_
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ arange, random */
+/* ----------------------------------------------------------------------- arange, random */
 
 /* Values by flat index, computed in f64 a block at a time. */
 struct generator {
@@ -477,7 +477,7 @@ plasmon_status_t cpu_random(const struct kernel_call *call, int op, struct pl_er
     return generate(call);
 }
 
-/* ------------------------------------------------------------------------------------------------ cast */
+/* --------------------------------------------------------------------------------- cast */
 
 struct cast {
     uint32_t from;

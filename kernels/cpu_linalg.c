@@ -1,10 +1,12 @@
 /*
- * CPU variants of gemm, gemv and pairwise_distance. Floats go to OpenBLAS, integers through loops that wrap around. 16-bit
- * floats are widened to f32 in scratch, multiplied there, and rounded once.
+ * CPU variants of gemm, gemv and pairwise_distance. Floats go to OpenBLAS, integers through loops
+ * that wrap around. 16-bit floats are widened to f32 in scratch, multiplied there, and rounded
+ * once.
  *
- * A BLAS takes a matrix whose rows or whose columns are dense. Anything else is made dense in scratch first (and c copied
- * back after), which is n^2 of work beside n^3. Distances of floats in many dimensions are |a|^2 + |b|^2 - 2 ab, cut off at
- * 0: the product is then a gemm, and the error is that of the norms, about k eps (|a|^2 + |b|^2).
+ * A BLAS takes a matrix whose rows or whose columns are dense. Anything else is made dense in
+ * scratch first (and c copied back after), which is n^2 of work beside n^3. Distances of floats in
+ * many dimensions are |a|^2 + |b|^2 - 2 ab, cut off at 0: the product is then a gemm, and the error
+ * is that of the norms, about k eps (|a|^2 + |b|^2).
  */
 #include "kernels/cpu.h"
 #include "kernels/matrix.h"
@@ -47,7 +49,7 @@
 #undef A
 #undef NAME
 
-/* ------------------------------------------------------------------------------------------------ products */
+/* ----------------------------------------------------------------------------- products */
 
 static void product_by_loops(uint32_t dtype, double alpha, const struct kernel_matrix *a,
                              const struct kernel_matrix *b, double beta,
@@ -305,7 +307,7 @@ uint64_t cpu_gemv_scratch(const struct kernel_function *function,
     return cpu_product_bytes(args[0].dtype, &a, &x, &y);
 }
 
-/* ------------------------------------------------------------------------------------------------ distances */
+/* ---------------------------------------------------------------------------- distances */
 
 static void distance_by_loops(uint32_t dtype, const struct kernel_matrix *a,
                               const struct kernel_matrix *b, const struct kernel_matrix *d)

@@ -1,6 +1,7 @@
 /*
- * Matrix products and distances by loops, for one element type: what integers use, and floats too large for a BLAS.
- * Included by cpu_linalg.c once a type, with T, A (the type that accumulates, unsigned for integers) and NAME(f).
+ * Matrix products and distances by loops, for one element type: what integers use, and floats too
+ * large for a BLAS. Included by cpu_linalg.c once a type, with T, A (the type that accumulates,
+ * unsigned for integers) and NAME(f).
  */
 
 #define AT(m, i, j)                                                                   \
@@ -8,7 +9,10 @@
                        (uint64_t)((i) * (m)->row_stride + (j) * (m)->column_stride) * \
                            sizeof(T)))
 
-/* c = alpha a b + beta c; beta 0 does not read c. COLUMNS results of a row at a time, so that rows of b are read whole. */
+/*
+ * c = alpha a b + beta c; beta 0 does not read c. COLUMNS results of a row at a time, so that rows
+ * of b are read whole.
+ */
 static void NAME(product)(T alpha, const struct kernel_matrix *a,
                           const struct kernel_matrix *b, T beta,
                           const struct kernel_matrix *c)

@@ -1,13 +1,13 @@
 /*
- * CPU variants that move elements without looking at them (copy, transpose, permute, concatenate), and checksum, which
- * looks at their bits. Any dtype: elements have 1, 2, 4, 8 or 16 bytes.
+ * CPU variants that move elements without looking at them (copy, transpose, permute, concatenate),
+ * and checksum, which looks at their bits. Any dtype: elements have 1, 2, 4, 8 or 16 bytes.
  */
 #include "kernels/cpu.h"
 #include "kernels/element.h"
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ copy */
+/* --------------------------------------------------------------------------------- copy */
 
 #define COPY_LOOP(bytes)                                                   \
     case bytes:                                                            \
@@ -92,7 +92,7 @@ plasmon_status_t cpu_concatenate(const struct kernel_call *call, int op, struct 
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ checksum */
+/* ----------------------------------------------------------------------------- checksum */
 
 struct checksum {
     uint64_t sum;

@@ -1,6 +1,7 @@
 /*
- * CPU variants of topk_min, topk_merge and vote: the steps of k nearest neighbours. Equal values are ordered by index, so
- * however the columns are split over tasks, the merged result is that of one topk_min over all.
+ * CPU variants of topk_min, topk_merge and vote: the steps of k nearest neighbours. Equal values
+ * are ordered by index, so however the columns are split over tasks, the merged result is that of
+ * one topk_min over all.
  */
 #include "kernels/cpu.h"
 
@@ -112,7 +113,10 @@ plasmon_status_t cpu_topk_merge(const struct kernel_call *call, int op, struct p
     return PLASMON_OK;
 }
 
-/* Of one row: the label with most votes, the first met of equals. k is small, so every label counts its own. */
+/*
+ * Of one row: the label with most votes, the first met of equals. k is small, so every label counts
+ * its own.
+ */
 static int32_t vote_row(const struct row *indices, int64_t k,
                         const struct kernel_arg *labels)
 {

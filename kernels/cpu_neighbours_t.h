@@ -1,5 +1,6 @@
 /*
- * Nearest neighbours for one element type. Included by cpu_neighbours.c once a type, with T, IS_FLOAT and NAME(f).
+ * Nearest neighbours for one element type. Included by cpu_neighbours.c once a type, with T,
+ * IS_FLOAT and NAME(f).
  */
 
 #if IS_FLOAT /* NaN comes last */

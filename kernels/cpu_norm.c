@@ -1,15 +1,15 @@
 /*
  * CPU variants of norm, softmax and log_softmax, computed in f64 and rounded once.
  *
- * Softmax subtracts the largest element before it takes exponentials, so nothing overflows; what is -infinity gets 0. A lane
- * is read three times.
+ * Softmax subtracts the largest element before it takes exponentials, so nothing overflows; what is
+ * -infinity gets 0. A lane is read three times.
  */
 #include "kernels/cpu.h"
 #include "kernels/norm.h"
 
 #include <math.h>
 
-/* ------------------------------------------------------------------------------------------------ norm */
+/* --------------------------------------------------------------------------------- norm */
 
 struct norm {
     int op; /* of enum kernel_reduction */
@@ -121,7 +121,7 @@ plasmon_status_t cpu_norm(const struct kernel_call *call, int op, struct pl_err 
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ softmax */
+/* ------------------------------------------------------------------------------ softmax */
 
 enum softmax_pass { PASS_LARGEST, PASS_SUM, PASS_WRITE };
 

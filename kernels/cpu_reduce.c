@@ -1,10 +1,10 @@
 /*
  * CPU variants of the reductions and of dot.
  *
- * Floats are summed in double, integers in 64 bits that wrap around, then cast. A reduction over one axis goes over the
- * outputs a run at a time: where the axis is the dense one each output is a run of its own, otherwise the rows are
- * added up for COLUMNS outputs at once, so that memory is read in its order. The result depends on the shape and the
- * strides only.
+ * Floats are summed in double, integers in 64 bits that wrap around, then cast. A reduction over
+ * one axis goes over the outputs a run at a time: where the axis is the dense one each output is a
+ * run of its own, otherwise the rows are added up for COLUMNS outputs at once, so that memory is
+ * read in its order. The result depends on the shape and the strides only.
  */
 #include "kernels/cpu.h"
 #include "kernels/element_half.h"
@@ -76,7 +76,7 @@ struct reduction {
     union total total;
 };
 
-/* ------------------------------------------------------------------------------------------------ one type of many */
+/* --------------------------------------------------------------------- one type of many */
 
 static union total reduce_run(const struct reduction *r, const char *x, int64_t step,
                               int64_t n)
@@ -161,7 +161,7 @@ static void store(const struct reduction *r, union total total, char *y)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ sum, prod, min, max, mean */
+/* ------------------------------------------------------------ sum, prod, min, max, mean */
 
 /* A run of outputs; ptr[0] is in y, ptr[1] is the first element of x for it. */
 static void axis_run(void *user, char *const ptr[], const int64_t stride[], int64_t first,
@@ -227,7 +227,7 @@ plasmon_status_t cpu_reduce(const struct kernel_call *call, int op, struct pl_er
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ argmin, argmax */
+/* ----------------------------------------------------------------------- argmin, argmax */
 
 struct arg_reduction {
     int op;
@@ -304,7 +304,7 @@ plasmon_status_t cpu_arg_reduce(const struct kernel_call *call, int op, struct p
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ dot */
+/* ---------------------------------------------------------------------------------- dot */
 
 plasmon_status_t cpu_dot(const struct kernel_call *call, int op, struct pl_err *err)
 {

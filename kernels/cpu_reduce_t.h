@@ -1,6 +1,7 @@
 /*
- * Reductions for one element type. Included by cpu_reduce.c once a type, with T (the element type), A (the type that
- * accumulates: double for floats, int64_t for integers), LOAD(x) (what a stored x stands for), and NAME(f).
+ * Reductions for one element type. Included by cpu_reduce.c once a type, with T (the element type),
+ * A (the type that accumulates: double for floats, int64_t for integers), LOAD(x) (what a stored x
+ * stands for), and NAME(f).
  */
 
 #define AT(ptr, i, step) LOAD(*(const T *)(const void *)((ptr) + (i) * (step)))
@@ -91,7 +92,10 @@ static A NAME(dot_run)(const char *x, int64_t xs, const char *y, int64_t ys, int
     return lane[0];
 }
 
-/* Of a run that starts at flat index `first`: its best value and that value's index, unless `*best` is as good. */
+/*
+ * Of a run that starts at flat index `first`: its best value and that value's index, unless `*best`
+ * is as good.
+ */
 static void NAME(arg_run)(int op, const char *x, int64_t step, int64_t n, int64_t first,
                           A *io_best, int64_t *io_index)
 {
@@ -106,7 +110,10 @@ static void NAME(arg_run)(int op, const char *x, int64_t step, int64_t n, int64_
     }
 }
 
-/* n outputs at once, each over `length` elements `across` bytes apart; x steps by `step` from output to output. */
+/*
+ * n outputs at once, each over `length` elements `across` bytes apart; x steps by `step` from
+ * output to output.
+ */
 static void NAME(reduce_columns)(int op, const char *x, int64_t step, int64_t across,
                                  int64_t length, int64_t n, A *out)
 {

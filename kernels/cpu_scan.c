@@ -1,6 +1,6 @@
 /*
- * CPU variants of cumsum and cumprod: a lane at a time. Floats accumulate in f64, integers in 64 bits that wrap around, complex
- * numbers in c128; each prefix is rounded once.
+ * CPU variants of cumsum and cumprod: a lane at a time. Floats accumulate in f64, integers in 64
+ * bits that wrap around, complex numbers in c128; each prefix is rounded once.
  */
 #include "kernels/cpu.h"
 #include "kernels/element_complex.h"
@@ -33,7 +33,10 @@ static struct kernel_c128 scan_next(const struct scan *scan, struct kernel_c128 
     return scan->product ? kernel_c128_mul(total, x) : kernel_c128_add(total, x);
 }
 
-/* Floats are complex numbers without an imaginary part here, but for the multiplication: infinity times 0 is NaN. */
+/*
+ * Floats are complex numbers without an imaginary part here, but for the multiplication: infinity
+ * times 0 is NaN.
+ */
 static double scan_next_real(const struct scan *scan, double total, double x)
 {
     return scan->product ? total * x : total + x;

@@ -1,15 +1,16 @@
 /*
  * CPU variants of where and of spmv: functions whose reads depend on data. where moves elements as bytes.
  *
- * spmv trusts nothing: a row pointer or a column that is out of range fails the task before anything is read through it. y may
- * have been written in part by then; a failed task's results are never seen.
+ * spmv trusts nothing: a row pointer or a column that is out of range fails the task before
+ * anything is read through it. y may have been written in part by then; a failed task's results are
+ * never seen.
  */
 #include "kernels/cpu.h"
 #include "kernels/data_errors.h"
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ where */
+/* -------------------------------------------------------------------------------- where */
 
 #define WHERE_LOOP(bytes)                                                           \
     case bytes:                                                                     \
@@ -50,7 +51,7 @@ plasmon_status_t cpu_where(const struct kernel_call *call, int op, struct pl_err
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ sparse */
+/* ------------------------------------------------------------------------------- sparse */
 
 static int64_t index_at(const struct kernel_arg *x, int64_t i)
 {

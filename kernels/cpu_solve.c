@@ -1,6 +1,6 @@
 /*
- * CPU variants of triangular systems and Cholesky factors: OpenBLAS. A matrix with neither rows nor columns dense goes through
- * scratch, and so does a result without dense rows.
+ * CPU variants of triangular systems and Cholesky factors: OpenBLAS. A matrix with neither rows nor
+ * columns dense goes through scratch, and so does a result without dense rows.
  */
 #include "kernels/cpu.h"
 #include "kernels/data_errors.h"
@@ -38,9 +38,12 @@ static double element(const struct kernel_matrix *m, uint32_t dtype, int64_t row
                            : *(const double *)(const void *)at;
 }
 
-/* ------------------------------------------------------------------------------------------------ triangular */
+/* --------------------------------------------------------------------------- triangular */
 
-/* op(a) x = b for x in place of b; a has a layout, x's rows are dense. A matrix by columns is the other triangle of its transpose. */
+/*
+ * op(a) x = b for x in place of b; a has a layout, x's rows are dense. A matrix by columns is the
+ * other triangle of its transpose.
+ */
 static void solve(uint32_t dtype, const struct kernel_matrix *a, bool lower, bool trans,
                   bool unit, const struct kernel_matrix *x)
 {
@@ -109,7 +112,7 @@ uint64_t cpu_solve_scratch(const struct kernel_function *function,
            kernel_matrix_scratch(&x, args[0].dtype, true);
 }
 
-/* ------------------------------------------------------------------------------------------------ Cholesky */
+/* ----------------------------------------------------------------------------- Cholesky */
 
 static void set_element(const struct kernel_matrix *m, uint32_t dtype, int64_t row,
                         int64_t column, double value)

@@ -1,7 +1,8 @@
 /*
- * CPU variants of sort, argsort and sort_into: each row by radix, lowest digit first, which keeps equals in their order. A row is
- * turned into keys (sort_key.h) and positions; digits that are the same in all keys are passed over, so small integers take
- * one or two passes. Rows of up to SMALL are sorted by insertion.
+ * CPU variants of sort, argsort and sort_into: each row by radix, lowest digit first, which keeps
+ * equals in their order. A row is turned into keys (sort_key.h) and positions; digits that are the
+ * same in all keys are passed over, so small integers take one or two passes. Rows of up to SMALL
+ * are sorted by insertion.
  *
  * Scratch: two arrays of keys and positions, one row long.
  */

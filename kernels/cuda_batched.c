@@ -1,6 +1,7 @@
 /*
- * Launching batched products and einsum: one call of cuBLAS for a whole batch. A batch whose matrices cuBLAS cannot take, or a
- * result whose rows are not dense, goes through dense copies in scratch.
+ * Launching batched products and einsum: one call of cuBLAS for a whole batch. A batch whose
+ * matrices cuBLAS cannot take, or a result whose rows are not dense, goes through dense copies in
+ * scratch.
  */
 #include "kernels/contraction.h"
 #include "kernels/cuda_int.h"

@@ -1,9 +1,9 @@
 /*
  * What the .cu files share: finding elements of strided arrays, and types.
  *
- * Kernels are named plasmon_<name>, extern "C", and take one struct of cuda_params.h as a __grid_constant__, so that
- * indexing its arrays reads constant memory rather than a copy on the stack. Loops are grid-stride: any launch shape is
- * right, the host picks a fast one.
+ * Kernels are named plasmon_<name>, extern "C", and take one struct of cuda_params.h as a
+ * __grid_constant__, so that indexing its arrays reads constant memory rather than a copy on the
+ * stack. Loops are grid-stride: any launch shape is right, the host picks a fast one.
  */
 #ifndef KERNELS_CUDA_COMMON_CUH
 #define KERNELS_CUDA_COMMON_CUH
@@ -155,7 +155,10 @@ template <typename T> KERNEL_FN T *pointer(uint64_t base, int64_t offset)
     return reinterpret_cast<T *>(base + (uint64_t)offset);
 }
 
-/* Offsets of element `index` in COUNT arrays. Division by 32-bit numbers is several times cheaper than by 64-bit ones. */
+/*
+ * Offsets of element `index` in COUNT arrays. Division by 32-bit numbers is several times cheaper
+ * than by 64-bit ones.
+ */
 template <int COUNT>
 KERNEL_FN void offsets_of(int64_t index, uint32_t ndim, const int64_t *dim,
                           const int64_t (*stride)[CUDA_DIM_MAX], int64_t *offset)

@@ -3,7 +3,7 @@
  */
 #include "kernels/cuda_common.cuh"
 
-/* ------------------------------------------------------------------------------------------------ one value */
+/* ---------------------------------------------------------------------------- one value */
 
 /* As in cpu_fill.c: a value on its way between dtypes, with all the bits that any dtype has. */
 struct wide {
@@ -162,7 +162,7 @@ KERNEL(cast, cuda_elementwise)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ from nothing */
+/* ------------------------------------------------------------------------- from nothing */
 
 /* The value's bits come ready from the host. */
 template <typename Word> KERNEL_FN void fill_walk(const cuda_elementwise &p)

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ unary, binary */
+/* ------------------------------------------------------------------------ unary, binary */
 
 /* One thread an element, or a pack of 16 bytes. */
 static plasmon_status_t launch(const struct cuda_call *call, uint32_t kernel,
@@ -112,7 +112,7 @@ plasmon_status_t cuda_into(const struct cuda_call *call)
     return binary(call, op, scalar, y, y, &call->args[1]);
 }
 
-/* ------------------------------------------------------------------------------------------------ compare */
+/* ------------------------------------------------------------------------------ compare */
 
 static plasmon_status_t compare(const struct cuda_call *call, const struct kernel_arg *a,
                                 const struct kernel_arg *b)
@@ -141,7 +141,7 @@ plasmon_status_t cuda_logical(const struct cuda_call *call)
     return compare(call, &call->args[1], &call->args[1]);
 }
 
-/* ------------------------------------------------------------------------------------------------ fill, cast */
+/* --------------------------------------------------------------------------- fill, cast */
 
 static plasmon_status_t fill(const struct cuda_call *call, union kernel_value value)
 {
@@ -183,7 +183,7 @@ plasmon_status_t cuda_cast(const struct cuda_call *call)
     return cuda_convert(call, &call->args[0], &call->args[1]);
 }
 
-/* ------------------------------------------------------------------------------------------------ arange, random */
+/* ----------------------------------------------------------------------- arange, random */
 
 plasmon_status_t cuda_generate(const struct cuda_call *call)
 {

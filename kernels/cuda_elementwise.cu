@@ -1,5 +1,6 @@
 /*
- * CUDA variants of the elementwise functions for the floats and integers of 32 and 64 bits; see cuda_elementwise.cuh.
+ * CUDA variants of the elementwise functions for the floats and integers of 32 and 64 bits; see
+ * cuda_elementwise.cuh.
  */
 #include "kernels/cuda_elementwise.cuh"
 

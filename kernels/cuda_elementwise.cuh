@@ -1,10 +1,11 @@
 /*
  * The loops of the elementwise kernels, and the operations on floats and integers.
  *
- * These kernels wait for memory, so what matters is wide loads and many of them in flight: dense arrays go 16 bytes at a
- * time, others element by element. The operation is switched on inside the loop: all threads take the same way, and one
- * kernel a type instead of one an operation keeps the fatbin and the load time small. What needs many registers (exp,
- * sin, power) is in kernels of its own so that add keeps its occupancy.
+ * These kernels wait for memory, so what matters is wide loads and many of them in flight: dense
+ * arrays go 16 bytes at a time, others element by element. The operation is switched on inside the
+ * loop: all threads take the same way, and one kernel a type instead of one an operation keeps the
+ * fatbin and the load time small. What needs many registers (exp, sin, power) is in kernels of its
+ * own so that add keeps its occupancy.
  *
  * Launch shape: blocks of 256 threads, at most 32 a multiprocessor; the rest is the grid-stride loop.
  */
@@ -13,7 +14,7 @@
 
 #include "kernels/cuda_common.cuh"
 
-/* ------------------------------------------------------------------------------------------------ operations */
+/* --------------------------------------------------------------------------- operations */
 
 #define CASE(name, expression) \
     case KERNEL_OP_##name:     \
@@ -74,7 +75,7 @@ template <typename E> KERNEL_FN bool compare(int op, E a, E b)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ loops */
+/* -------------------------------------------------------------------------------- loops */
 
 /* y = f(a) */
 template <typename T, typename F> KERNEL_FN void each_unary(const cuda_walk &walk, F f)

@@ -1,5 +1,6 @@
 /*
- * CUDA variants of the elementwise functions for complex numbers; the operations are those of element_complex.h.
+ * CUDA variants of the elementwise functions for complex numbers; the operations are those of
+ * element_complex.h.
  */
 #include "kernels/cuda_elementwise.cuh"
 

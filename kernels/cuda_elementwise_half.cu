@@ -1,5 +1,6 @@
 /*
- * CUDA variants of the elementwise functions for 16-bit floats: the operations of f32 between a widening and a rounding.
+ * CUDA variants of the elementwise functions for 16-bit floats: the operations of f32 between a
+ * widening and a rounding.
  */
 #include "kernels/cuda_elementwise.cuh"
 

@@ -1,8 +1,9 @@
 /*
  * Fourier transforms by cuFFT: plans by shape (cuda_plans.h), work areas from scratch, dense operands.
  *
- * A plan is made for dense arrays, so that it serves every layout: what is strided or not aligned goes through scratch, and so
- * does the input of irfft, which cuFFT overwrites. Scratch: the copy of x, the copy of y, the work area.
+ * A plan is made for dense arrays, so that it serves every layout: what is strided or not aligned
+ * goes through scratch, and so does the input of irfft, which cuFFT overwrites. Scratch: the copy
+ * of x, the copy of y, the work area.
  *
  * cuFFT divides nothing; the factor of an inverse is one more pass, which also puts y into its layout.
  */
@@ -28,7 +29,10 @@
 
 #define ALIGNMENT 256 /* of parts of scratch */
 
-/* The functions that are used, as cufft.h declares them but for the names of types; in this order in `names`. */
+/*
+ * The functions that are used, as cufft.h declares them but for the names of types; in this order
+ * in `names`.
+ */
 struct cuda_fft_library {
     void *library;
     union {
@@ -73,7 +77,7 @@ static plasmon_status_t fft_status(const struct cuda_call *call, int result,
         result == FFT_INVALID_SIZE ? ": cuFFT does not take this length" : "");
 }
 
-/* ------------------------------------------------------------------------------------------------ plans */
+/* -------------------------------------------------------------------------------- plans */
 
 static plasmon_status_t library_open(const struct cuda_call *call)
 {
@@ -162,8 +166,9 @@ static bool is_copy(const struct cuda_call *call)
 }
 
 /*
- * Forward and inverse transforms of complex numbers share plans. Axes of length 1 are left out, so that cuFFT need not know them; but
- * for the last one of a transform to or from real numbers, which says which half there is.
+ * Forward and inverse transforms of complex numbers share plans. Axes of length 1 are left out, so
+ * that cuFFT need not know them; but for the last one of a transform to or from real numbers, which
+ * says which half there is.
  */
 static struct cuda_plan_key key_of(const struct cuda_call *call)
 {
@@ -230,7 +235,7 @@ plasmon_status_t cuda_fft_make(const struct cuda_call *call)
     return cuda_plans_make(call, &key, plan_make);
 }
 
-/* ------------------------------------------------------------------------------------------------ running */
+/* ------------------------------------------------------------------------------ running */
 
 struct operands {
     struct kernel_arg x;

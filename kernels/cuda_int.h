@@ -1,8 +1,8 @@
 /*
  * The host side of the CUDA variants: what their files share.
  *
- * A variant is a function that works out the parameters of one or a few kernels and launches them on the call's stream. It
- * allocates nothing and never waits. Scratch comes with the call.
+ * A variant is a function that works out the parameters of one or a few kernels and launches them
+ * on the call's stream. It allocates nothing and never waits. Scratch comes with the call.
  */
 #ifndef KERNELS_CUDA_INT_H
 #define KERNELS_CUDA_INT_H
@@ -33,8 +33,8 @@
     XX(neighbours)
 
 /*
- * The element types of the kernels that are made for several, so that a kernel for a dtype is found by adding: the order is
- * that of cuda_type_index(), of cuda_float_index() for FLOATS and INEXACT.
+ * The element types of the kernels that are made for several, so that a kernel for a dtype is found
+ * by adding: the order is that of cuda_type_index(), of cuda_float_index() for FLOATS and INEXACT.
  */
 #define CUDA_TYPED(XX, module, name) \
     XX(module, name##_f32)           \
@@ -160,8 +160,9 @@ enum cuda_kernel {
 };
 
 /*
- * The cuBLAS functions that are used, as the library declares them but for the names of types: its headers are not needed,
- * and its library is the one that device/ has loaded. The result is a cublasStatus_t, 0 for success.
+ * The cuBLAS functions that are used, as the library declares them but for the names of types: its
+ * headers are not needed, and its library is the one that device/ has loaded. The result is a
+ * cublasStatus_t, 0 for success.
  */
 typedef int (*cuda_sgemm_fn)(void *handle, int trans_a, int trans_b, int m, int n, int k,
                              const float *alpha, const float *a, int lda, const float *b,
@@ -216,8 +217,8 @@ struct kernel_cuda {
     struct cuda_failures failures; /* read by one thread at a time: see there */
     struct cuda_plans plans;       /* likewise */
 
-    struct pl_mutex
-        blas_lock; /* rank PL_RANK_KERNELS; one thread at a time uses a library's handle */
+    /* rank PL_RANK_KERNELS; one thread at a time uses a library's handle */
+    struct pl_mutex blas_lock;
 };
 
 struct cuda_call {
@@ -235,7 +236,10 @@ struct cuda_call {
 };
 
 /* ---- tools, in cuda_run.c */
-/* Before cuBLAS is called. Starts one that is pending, which kernel_cuda_prepare() has done where it can do so without blocking. */
+/*
+ * Before cuBLAS is called. Starts one that is pending, which kernel_cuda_prepare() has done where
+ * it can do so without blocking.
+ */
 void cuda_blas_need(struct kernel_cuda *cuda);
 
 /* f32 0, f64 1, i32 2, i64 3, f16 4, bf16 5, c64 6, c128 7; only for those. */
@@ -263,7 +267,10 @@ plasmon_status_t cuda_copy(const struct cuda_call *call, const struct kernel_arg
                            const struct kernel_arg *x) PL_MUST_CHECK;
 
 struct kernel_batch;
-/* c[i] = alpha a[i] b[i] + beta c[i] by cuBLAS; all matrices have a layout, c's rows are dense. In cuda_linalg.c. */
+/*
+ * c[i] = alpha a[i] b[i] + beta c[i] by cuBLAS; all matrices have a layout, c's rows are dense. In
+ * cuda_linalg.c.
+ */
 plasmon_status_t cuda_products(const struct cuda_call *call, uint32_t dtype, double alpha,
                                const struct kernel_batch *a, const struct kernel_batch *b,
                                double beta, const struct kernel_batch *c) PL_MUST_CHECK;
@@ -349,7 +356,10 @@ CUDA_FUNCTIONS(XX)
 CUDA_SCRATCH_FUNCTIONS(XX)
 #undef XX
 
-/* Of functions that want a plan (cuda_plans.h): is it at hand; make it; all the scratch of the call, which depends on it. */
+/*
+ * Of functions that want a plan (cuda_plans.h): is it at hand; make it; all the scratch of the
+ * call, which depends on it.
+ */
 #define CUDA_PLANNED_FUNCTIONS(XX) \
     XX(fft)                        \
     XX(solver)

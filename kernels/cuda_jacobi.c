@@ -1,8 +1,8 @@
 /*
  * Launching singular values and eigenvalues: see cuda_jacobi.cuh for the method, and why it is ours.
  *
- * A matrix with more columns than rows is worked on as its transpose, with u and vh exchanged. Whatever a's layout is, it is read
- * once, into scratch; results are written where they belong.
+ * A matrix with more columns than rows is worked on as its transpose, with u and vh exchanged.
+ * Whatever a's layout is, it is read once, into scratch; results are written where they belong.
  *
  * Scratch: the state, the columns, the product of the rotations, then what is kept for each value.
  */

@@ -1,5 +1,6 @@
 /*
- * CUDA kernels of singular values and eigenvalues, in the order in which cuda_jacobi.c launches them; the method is in cuda_jacobi.cuh.
+ * CUDA kernels of singular values and eigenvalues, in the order in which cuda_jacobi.c launches
+ * them; the method is in cuda_jacobi.cuh.
  */
 #include "kernels/cuda_jacobi.cuh"
 

@@ -1,17 +1,21 @@
 /*
- * Singular values and eigenvalues by Jacobi rotations of columns (Hestenes, J. SIAM 6, 1958; Demmel and Veselic, SIAM J. Matrix
- * Anal. Appl. 13, 1992): pairs of columns are rotated until all are orthogonal to each other. Their lengths are the singular values,
- * their directions the left vectors, and the product of the rotations the right ones.
+ * Singular values and eigenvalues by Jacobi rotations of columns (Hestenes, J. SIAM 6, 1958; Demmel
+ * and Veselic, SIAM J. Matrix Anal. Appl. 13, 1992): pairs of columns are rotated until all are
+ * orthogonal to each other. Their lengths are the singular values, their directions the left
+ * vectors, and the product of the rotations the right ones.
  *
- * A symmetric matrix is made positive semidefinite by a multiple of the unit matrix, the largest sum of a row's magnitudes; its
- * right vectors are the eigenvectors then, whatever the sign of the eigenvalues and however many are equal.
+ * A symmetric matrix is made positive semidefinite by a multiple of the unit matrix, the largest
+ * sum of a row's magnitudes; its right vectors are the eigenvectors then, whatever the sign of the
+ * eigenvalues and however many are equal.
  *
- * WHY NOT cuSOLVER: its routines look at their progress from the host, which blocks who enqueues while a stream waits.
- * Here a whole decomposition is a few launches that nobody waits for. The sweeps are one kernel, whose blocks wait for each
- * other between rounds: it must be launched so that all of them run at once (cooperatively).
+ * WHY NOT cuSOLVER: its routines look at their progress from the host, which blocks who enqueues
+ * while a stream waits. Here a whole decomposition is a few launches that nobody waits for. The
+ * sweeps are one kernel, whose blocks wait for each other between rounds: it must be launched so
+ * that all of them run at once (cooperatively).
  *
- * A round takes n / 2 pairs that have no column in common, as a tournament does (the circle method); a warp rotates a pair. Sums are in f64,
- * in an order that depends on nothing but m, so the result does not depend on the launch shape or on timing.
+ * A round takes n / 2 pairs that have no column in common, as a tournament does (the circle
+ * method); a warp rotates a pair. Sums are in f64, in an order that depends on nothing but m, so
+ * the result does not depend on the launch shape or on timing.
  */
 #ifndef KERNELS_CUDA_JACOBI_CUH
 #define KERNELS_CUDA_JACOBI_CUH
@@ -53,7 +57,10 @@ template <> struct jacobi_traits<float> {
     {
         return 0x1p-24;
     }
-    /* Of a matrix scaled to 1: columns shorter than that are zero. The squares of what is longer are no denormal numbers. */
+    /*
+     * Of a matrix scaled to 1: columns shorter than that are zero. The squares of what is longer
+     * are no denormal numbers.
+     */
     static __device__ double zero()
     {
         return 1e-30;
@@ -89,7 +96,7 @@ KERNEL_FN double jacobi_element(const cuda_jacobi &p, int64_t i, int64_t j)
                                      row * p.stride[0] + (above ? i : j) * p.stride[1]);
 }
 
-/* ------------------------------------------------------------------------------------------------ before */
+/* ------------------------------------------------------------------------------- before */
 
 /* A row a warp: the largest magnitude, or sum of them; what is not finite. */
 template <typename T> KERNEL_FN void jacobi_measure(const cuda_jacobi &p)
@@ -123,7 +130,10 @@ template <typename T> KERNEL_FN void jacobi_measure(const cuda_jacobi &p)
     }
 }
 
-/* The exponent that brings the largest to [0.5, 1), and what is added to the diagonal of a symmetric matrix after that. */
+/*
+ * The exponent that brings the largest to [0.5, 1), and what is added to the diagonal of a
+ * symmetric matrix after that.
+ */
 KERNEL_FN int jacobi_exponent(const cuda_jacobi &p, double *shift)
 {
     double largest = __longlong_as_double((long long)jacobi_state(p)->largest);
@@ -151,7 +161,7 @@ template <typename T> KERNEL_FN void jacobi_load(const cuda_jacobi &p)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ sweeps */
+/* ------------------------------------------------------------------------------- sweeps */
 
 template <typename T>
 KERNEL_FN void jacobi_turn(T *x, T *y, int64_t count, double c, double s)
@@ -201,7 +211,10 @@ KERNEL_FN bool jacobi_rotate(const cuda_jacobi &p, int64_t i, int64_t j)
     return true;
 }
 
-/* All blocks have come to the barrier number `number`, from 1, and see what the others wrote. They all run: see the top. */
+/*
+ * All blocks have come to the barrier number `number`, from 1, and see what the others wrote. They
+ * all run: see the top.
+ */
 KERNEL_FN void jacobi_barrier(const cuda_jacobi &p, unsigned long long number)
 {
     unsigned long long *arrived = (unsigned long long *)&jacobi_state(p)->arrived;
@@ -245,7 +258,7 @@ template <typename T> KERNEL_FN void jacobi_sweeps(const cuda_jacobi &p)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ after */
+/* -------------------------------------------------------------------------------- after */
 
 /* A column a warp: its length, which it is divided by; or the eigenvalue of its vector. */
 template <typename T> KERNEL_FN void jacobi_values(const cuda_jacobi &p)
@@ -294,7 +307,10 @@ KERNEL_FN void jacobi_ranks(const cuda_jacobi &p)
     }
 }
 
-/* One block. The row of which the vectors that there are hold least, so that its unit vector has most outside of them. */
+/*
+ * One block. The row of which the vectors that there are hold least, so that its unit vector has
+ * most outside of them.
+ */
 template <typename T>
 KERNEL_FN int64_t jacobi_free_row(const cuda_jacobi &p, double *score, int64_t *row)
 {

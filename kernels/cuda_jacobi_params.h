@@ -10,15 +10,18 @@
 
 /* Zeros at first, but for the two that are all bits set. */
 struct cuda_jacobi_state {
-    uint64_t
-        not_finite; /* the first element, by rows, that is NaN or infinite; all bits set: none */
+    /* the first element, by rows, that is NaN or infinite; all bits set: none */
+    uint64_t not_finite;
     uint64_t left;    /* pairs that the last sweep still rotated; all bits set: none */
     uint64_t largest; /* bits of the largest magnitude, or sum of a row's, as a double */
     uint64_t arrived; /* blocks, at barriers */
     uint64_t rotated[CUDA_JACOBI_SWEEPS]; /* pairs, by sweep */
 };
 
-/* A matrix of m rows and n <= m columns whose columns are rotated. Strides in bytes, of rows and of columns. */
+/*
+ * A matrix of m rows and n <= m columns whose columns are rotated. Strides in bytes, of rows and of
+ * columns.
+ */
 struct cuda_jacobi {
     int64_t m;
     int64_t n;

@@ -1,13 +1,13 @@
 /*
- * Launching norms, softmax, scans and sorts. How a lane is cut depends on shapes and strides alone, as in cuda_reduce.c, so that
- * results do not depend on the GPU.
+ * Launching norms, softmax, scans and sorts. How a lane is cut depends on shapes and strides alone,
+ * as in cuda_reduce.c, so that results do not depend on the GPU.
  */
 #include "kernels/cuda_int.h"
 #include "kernels/cuda_plan.h"
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ norm */
+/* --------------------------------------------------------------------------------- norm */
 
 #define NORM_STATE_BYTES 24 /* struct kernel_squares */
 
@@ -38,7 +38,7 @@ uint64_t cuda_norm_scratch(const struct kernel_function *function,
     return cuda_plan_scratch(&plan);
 }
 
-/* ------------------------------------------------------------------------------------------------ softmax */
+/* ------------------------------------------------------------------------------ softmax */
 
 #define EXPS_STATE_BYTES 16 /* struct exponentials */
 
@@ -97,7 +97,7 @@ uint64_t cuda_softmax_scratch(const struct kernel_function *function,
     return softmax_in_one(&plan) ? 0 : softmax_states(&plan) + cuda_plan_scratch(&plan);
 }
 
-/* ------------------------------------------------------------------------------------------------ scan */
+/* --------------------------------------------------------------------------------- scan */
 
 static uint32_t accumulator_bytes(uint32_t dtype)
 {

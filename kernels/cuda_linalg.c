@@ -1,9 +1,10 @@
 /*
- * Launching products and distances. Products of floats go to cuBLAS in their own precision (its default math mode: no TF32),
- * 16-bit floats with sums in f32; those of integers go to kernels of ours (cuda_linalg.cu).
+ * Launching products and distances. Products of floats go to cuBLAS in their own precision (its
+ * default math mode: no TF32), 16-bit floats with sums in f32; those of integers go to kernels of
+ * ours (cuda_linalg.cu).
  *
- * cuBLAS counts in columns. A row-major matrix is its own transpose there, and c = a b is c' = b' a': the operands change
- * places, nothing is moved.
+ * cuBLAS counts in columns. A row-major matrix is its own transpose there, and c = a b is c' = b'
+ * a': the operands change places, nothing is moved.
  */
 #include "kernels/contraction.h"
 #include "kernels/cuda_int.h"
@@ -33,7 +34,7 @@ static void blas_unlock(const struct cuda_call *call)
     pl_mutex_unlock(&call->cuda->blas_lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ products */
+/* ----------------------------------------------------------------------------- products */
 
 /* cudaDataType_t, cublasComputeType_t */
 static int blas_type(uint32_t dtype)
@@ -299,7 +300,7 @@ uint64_t cuda_gemm_scratch(const struct kernel_function *function,
     return product_bytes(args[0].dtype, &a, &b, &c);
 }
 
-/* ------------------------------------------------------------------------------------------------ gemv */
+/* --------------------------------------------------------------------------------- gemv */
 
 static bool vector_fits_blas(const struct kernel_matrix *v)
 {
@@ -371,7 +372,7 @@ uint64_t cuda_gemv_scratch(const struct kernel_function *function,
     return product_bytes(args[0].dtype, &a, &x, &y);
 }
 
-/* ------------------------------------------------------------------------------------------------ distances */
+/* ---------------------------------------------------------------------------- distances */
 
 /* Of the rows of m, a warp each, into f64 at `out`. */
 static plasmon_status_t launch_norms(const struct cuda_call *call, uint32_t dtype,
@@ -388,7 +389,10 @@ static plasmon_status_t launch_norms(const struct cuda_call *call, uint32_t dtyp
                        cuda_blocks(call, m->rows * 32), 256, 1, &params);
 }
 
-/* d = -2 a b' by cuBLAS, then the norms are added. Scratch as on the CPU: norms of a, of b, then the product's. */
+/*
+ * d = -2 a b' by cuBLAS, then the norms are added. Scratch as on the CPU: norms of a, of b, then
+ * the product's.
+ */
 static plasmon_status_t distance_by_product(const struct cuda_call *call, uint32_t dtype,
                                             const struct kernel_matrix *a,
                                             const struct kernel_matrix *b,

@@ -1,9 +1,9 @@
 /*
  * CUDA variants of integer products and of distances. Products of floats go to cuBLAS (cuda_linalg.c).
  *
- * Tiles of 64 x 64 results, 16 x 16 threads with 4 x 4 results each: the operands of a step of 16 come through shared
- * memory, so each value that is loaded from there is used four times. Operands have any strides; what lies outside is 0,
- * which adds nothing to a product nor to a distance.
+ * Tiles of 64 x 64 results, 16 x 16 threads with 4 x 4 results each: the operands of a step of 16
+ * come through shared memory, so each value that is loaded from there is used four times. Operands
+ * have any strides; what lies outside is 0, which adds nothing to a product nor to a distance.
  */
 #include "kernels/cuda_common.cuh"
 
@@ -11,7 +11,10 @@
 #define STEP  16
 #define SMALL 4
 
-/* c = alpha a b + beta c in unsigned arithmetic, or the distances of the rows of a and of the columns of b. */
+/*
+ * c = alpha a b + beta c in unsigned arithmetic, or the distances of the rows of a and of the
+ * columns of b.
+ */
 template <typename T, bool DISTANCE>
 KERNEL_FN void tiles(const cuda_product &p, T (*a_tile)[EDGE + 1], T (*b_tile)[EDGE + 1])
 {
@@ -111,7 +114,7 @@ DISTANCE_KERNEL(double, f64)
 DISTANCE_KERNEL(int32_t, i32)
 DISTANCE_KERNEL(int64_t, i64)
 
-/* ------------------------------------------------------------------------------------------------ norms */
+/* -------------------------------------------------------------------------------- norms */
 
 /* A warp a row. */
 template <typename T> KERNEL_FN void norms(const cuda_norms &p)

@@ -1,9 +1,9 @@
 /*
- * CUDA kernels beside cuBLAS and cuSOLVER for triangular systems, Cholesky factors, QR and determinants; what is launched when is in
- * cuda_solve.c and cuda_solver.c.
+ * CUDA kernels beside cuBLAS and cuSOLVER for triangular systems, Cholesky factors, QR and
+ * determinants; what is launched when is in cuda_solve.c and cuda_solver.c.
  *
- * A pivot that will not do is kept by an atomic minimum, so what is reported does not depend on timing. The factor goes on with
- * NaN then; nobody will see it.
+ * A pivot that will not do is kept by an atomic minimum, so what is reported does not depend on
+ * timing. The factor goes on with NaN then; nobody will see it.
  */
 #include "kernels/cuda_common.cuh"
 #include "kernels/cuda_matrix_params.h"

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ copy */
+/* --------------------------------------------------------------------------------- copy */
 
 /* Below this a tile of the transposing kernel is mostly empty. */
 #define TRANSPOSE_MIN 8
@@ -181,7 +181,7 @@ plasmon_status_t cuda_concatenate(const struct cuda_call *call)
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ fold, combine */
+/* ------------------------------------------------------------------------ fold, combine */
 
 /* The kernel takes one layout for all partials; accumulators that the runtime made have one. */
 static bool same_layouts(const struct kernel_arg *args, uint32_t arg_count)
@@ -244,8 +244,9 @@ static plasmon_status_t fold_sources(const struct cuda_call *call,
 }
 
 /*
- * Blocks for a combine: it may read from other devices, which many threads do no faster than some, and runs beside functions of other tasks. Four
- * blocks a multiprocessor have several MiB on their way.
+ * Blocks for a combine: it may read from other devices, which many threads do no faster than some,
+ * and runs beside functions of other tasks. Four blocks a multiprocessor have several MiB on their
+ * way.
  */
 #define COMBINE_BLOCKS_SM 4
 
@@ -298,7 +299,7 @@ plasmon_status_t cuda_combine(const struct cuda_call *call)
     return fold_all(call, true);
 }
 
-/* ------------------------------------------------------------------------------------------------ checksum, tests */
+/* ---------------------------------------------------------------------- checksum, tests */
 
 plasmon_status_t cuda_checksum(const struct cuda_call *call)
 {

@@ -1,5 +1,6 @@
 /*
- * CUDA variants that move elements without looking at them, fold and combine, checksum, and the functions for tests.
+ * CUDA variants that move elements without looking at them, fold and combine, checksum, and the
+ * functions for tests.
  */
 #include "kernels/cuda_common.cuh"
 
@@ -10,7 +11,7 @@ struct __align__(16) word16
     uint64_t high;
 };
 
-/* ------------------------------------------------------------------------------------------------ copy */
+/* --------------------------------------------------------------------------------- copy */
 
 /* Copies that are dense on both sides do not come here: the host gives them to the copy engine. */
 template <typename Word> KERNEL_FN void copy_walk(const cuda_walk &walk)
@@ -73,8 +74,9 @@ static __device__ void copy_part(const cuda_parts &p, uint32_t part)
 }
 
 /*
- * Parts side by side, each by the same number of blocks, so that all are on their way at once: they may come from several devices. A thread has four
- * loads on their way, of the widest word that all addresses are multiples of.
+ * Parts side by side, each by the same number of blocks, so that all are on their way at once: they
+ * may come from several devices. A thread has four loads on their way, of the widest word that all
+ * addresses are multiples of.
  */
 KERNEL(parts, cuda_parts)
 {
@@ -94,9 +96,9 @@ KERNEL(parts, cuda_parts)
 }
 
 /*
- * Copy between arrays that are dense in different dimensions. Tiles of 32 x 32 go through shared memory, so that both the
- * loads and the stores of a warp are 32 neighbours; the extra column keeps a tile's columns in different banks.
- * Blocks of 32 x 8 threads, a tile a block at a time.
+ * Copy between arrays that are dense in different dimensions. Tiles of 32 x 32 go through shared
+ * memory, so that both the loads and the stores of a warp are 32 neighbours; the extra column keeps
+ * a tile's columns in different banks. Blocks of 32 x 8 threads, a tile a block at a time.
  */
 #define TILE      32
 #define TILE_ROWS 8
@@ -152,7 +154,7 @@ TRANSPOSE_KERNEL(uint32_t, 4)
 TRANSPOSE_KERNEL(uint64_t, 8)
 TRANSPOSE_KERNEL(word16, 16)
 
-/* ------------------------------------------------------------------------------------------------ fold, combine */
+/* ------------------------------------------------------------------------ fold, combine */
 
 template <typename T> KERNEL_FN T fold_join(int op, T a, T b)
 {
@@ -199,9 +201,10 @@ __device__ __forceinline__ kernel_c128 fold_join<kernel_c128>(int op, kernel_c12
 }
 
 /*
- * The tree of cpu_elementwise.c with a stack: when partial i has come, subtrees of equal size are joined, as many as i + 1
- * has trailing zero bits; at the end what is left is joined from the small end. The same pairs meet: a subtree of 2^k
- * neighbours is complete when its last partial has come, and an odd tail goes up alone.
+ * The tree of cpu_elementwise.c with a stack: when partial i has come, subtrees of equal size are
+ * joined, as many as i + 1 has trailing zero bits; at the end what is left is joined from the small
+ * end. The same pairs meet: a subtree of 2^k neighbours is complete when its last partial has come,
+ * and an odd tail goes up alone.
  */
 template <typename T> KERNEL_FN T fold_tree(const cuda_fold &p, int64_t at)
 {
@@ -223,7 +226,10 @@ template <typename T> KERNEL_FN T fold_tree(const cuda_fold &p, int64_t at)
     return stack[0];
 }
 
-/* Of few partials the tree is joined in registers: x[i] with x[i + step], which are the pairs of fold_tree. */
+/*
+ * Of few partials the tree is joined in registers: x[i] with x[i + step], which are the pairs of
+ * fold_tree.
+ */
 #define FOLD_FEW 7
 
 template <typename T, int step>
@@ -241,8 +247,8 @@ KERNEL_FN void fold_level(const cuda_fold &p, pack<T> (&x)[FOLD_FEW])
 }
 
 /*
- * Contiguous arrays, 16 bytes a thread at once. All loads are on their way before the first is used: where an array is another device's
- * memory they take a microsecond or two, one like many.
+ * Contiguous arrays, 16 bytes a thread at once. All loads are on their way before the first is
+ * used: where an array is another device's memory they take a microsecond or two, one like many.
  */
 template <typename T> KERNEL_FN void fold_packs(const cuda_fold &p)
 {
@@ -311,7 +317,7 @@ FOLD_KERNEL(half_bf16, bf16)
 FOLD_KERNEL(kernel_c64, c64)
 FOLD_KERNEL(kernel_c128, c128)
 
-/* ------------------------------------------------------------------------------------------------ checksum */
+/* ----------------------------------------------------------------------------- checksum */
 
 /* `scalar` is the address of the sum, zeroed before. Integer additions may come in any order. */
 KERNEL(checksum, cuda_elementwise)
@@ -352,7 +358,7 @@ KERNEL(checksum, cuda_elementwise)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ tests */
+/* -------------------------------------------------------------------------------- tests */
 
 /* One thread that looks at the clock. */
 KERNEL(spin, cuda_spin)

@@ -1,10 +1,11 @@
 /*
  * CUDA variants of topk_min, topk_merge and vote.
  *
- * topk_min: a block a row. Up to CUDA_TOPK_ONE_PASS neighbours each thread keeps the best of what it reads in registers,
- * sorted, and the block then takes the smallest head of all threads k times. For more, the block reads the row k times,
- * looking each time for the smallest entry after the last one found. (value, index) pairs are all different, so the order
- * is total and the result is that of the CPU.
+ * topk_min: a block a row. Up to CUDA_TOPK_ONE_PASS neighbours each thread keeps the best of what
+ * it reads in registers, sorted, and the block then takes the smallest head of all threads k times.
+ * For more, the block reads the row k times, looking each time for the smallest entry after the
+ * last one found. (value, index) pairs are all different, so the order is total and the result is
+ * that of the CPU.
  */
 #include "kernels/cuda_common.cuh"
 

@@ -1,15 +1,16 @@
 /*
  * CUDA variants of norm, softmax and log_softmax, on the kernels of cuda_reduce.cuh.
  *
- * Norms sum squares in three ranges (norm.h), so one reading is enough. A softmax needs the largest element and the sum of
- * exponentials less it: both in one reading too, the sum scaled down whenever a larger element comes. Lanes that are dense
- * and many are normalised by the warp or block that has just read them, out of the cache; otherwise a second kernel reads again.
+ * Norms sum squares in three ranges (norm.h), so one reading is enough. A softmax needs the largest
+ * element and the sum of exponentials less it: both in one reading too, the sum scaled down
+ * whenever a larger element comes. Lanes that are dense and many are normalised by the warp or
+ * block that has just read them, out of the cache; otherwise a second kernel reads again.
  * Exponentials of f32 and narrower are taken in f32 and summed in f64.
  */
 #include "kernels/cuda_sum.cuh"
 #include "kernels/norm.h"
 
-/* ------------------------------------------------------------------------------------------------ norms */
+/* -------------------------------------------------------------------------------- norms */
 
 KERNEL_FN void norm_add_value(int op, kernel_squares &total, double size)
 {
@@ -76,7 +77,7 @@ REDUCE_KERNELS(norm_, c64, norm_of<kernel_c64>)
 REDUCE_KERNELS(norm_, c128, norm_of<kernel_c128>)
 JOIN_KERNEL(norm_, f64, norm_of<double>)
 
-/* ------------------------------------------------------------------------------------------------ softmax */
+/* ------------------------------------------------------------------------------ softmax */
 
 struct exponentials {
     double largest;

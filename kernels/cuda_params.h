@@ -1,6 +1,6 @@
 /*
- * What the host hands to CUDA kernels: one struct a kernel, passed by value. Seen by C and by nvcc, so fixed-width integers
- * and addresses as numbers only; both sides lay them out alike.
+ * What the host hands to CUDA kernels: one struct a kernel, passed by value. Seen by C and by nvcc,
+ * so fixed-width integers and addresses as numbers only; both sides lay them out alike.
  *
  * Strides are in bytes. All counts are at least 1.
  */
@@ -83,8 +83,9 @@ struct cuda_fold {
 };
 
 /*
- * Reductions. Output o starts at kept(o) in x and is made of `length` elements at reduced(r), split into `segments` of
- * `segment_length` (the last may be shorter). With one segment results go to y, otherwise to partial[segment * outputs + o].
+ * Reductions. Output o starts at kept(o) in x and is made of `length` elements at reduced(r), split
+ * into `segments` of `segment_length` (the last may be shorter). With one segment results go to y,
+ * otherwise to partial[segment * outputs + o].
  */
 struct cuda_reduce {
     int64_t outputs;
@@ -100,11 +101,11 @@ struct cuda_reduce {
     uint64_t y;
     uint64_t x;
     uint64_t x2; /* dot; otherwise 0 */
-    uint64_t
-        partial;    /* what a segment comes to: a state of the kernel's (cuda_reduce.cuh) */
-    int32_t op;     /* enum kernel_reduction */
-    uint32_t to;    /* dtype of y */
-    uint32_t group; /* threads that work on one output: 32 or 256 */
+    /* what a segment comes to: a state of the kernel's (cuda_reduce.cuh) */
+    uint64_t partial;
+    int32_t op;         /* enum kernel_reduction */
+    uint32_t to;        /* dtype of y */
+    uint32_t group;     /* threads that work on one output: 32 or 256 */
     uint32_t exclusive; /* scans: without the element itself */
 };
 

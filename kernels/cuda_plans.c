@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ the cache */
+/* ---------------------------------------------------------------------------- the cache */
 
 void cuda_plans_init(struct cuda_plans *plans)
 {
@@ -137,7 +137,7 @@ void cuda_plans_release(struct cuda_plans *plans)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ libraries */
+/* ---------------------------------------------------------------------------- libraries */
 
 /* dir "": where the loader looks. */
 static void *open_in(const char *dir, const char *name)
@@ -150,7 +150,10 @@ static void *open_in(const char *dir, const char *name)
                                                        : NULL;
 }
 
-/* What a library needs lies beside it, where the loader need not look. A name that is not there belongs to another version. */
+/*
+ * What a library needs lies beside it, where the loader need not look. A name that is not there
+ * belongs to another version.
+ */
 static void *open_with_needs(const char *dir, const char *const *names,
                              const char *const *needs)
 {

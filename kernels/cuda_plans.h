@@ -1,19 +1,24 @@
 /*
- * Plans: what a call of cuFFT or cuSOLVER needs before it is enqueued, and what only calls can make that allocate, load code and
- * synchronise: a cuFFT plan, the handle of cuSOLVER, the size of a workspace.
+ * Plans: what a call of cuFFT or cuSOLVER needs before it is enqueued, and what only calls can make
+ * that allocate, load code and synchronise: a cuFFT plan, the handle of cuSOLVER, the size of a
+ * workspace.
  *
  *   looked up (cuda_plans_look)  ->  at hand
  *                                ->  EAGAIN: cuda_plans_make(), with nothing enqueued on the device  ->  looked up again
  *
- * A plan is kept by the shape of the call. There are CUDA_PLANS_MAX at most, and the one that was used longest ago goes, but:
+ * A plan is kept by the shape of the call. There are CUDA_PLANS_MAX at most, and the one that was
+ * used longest ago goes, but:
  *
- *   (1) what was looked up since the last run is for the launch at hand, which may be a graph of many calls: it stays
- *   (2) what is kept for recorded graphs stays until cuda_plans_release(): a captured graph has the plan's tables in it
+ *   (1) what was looked up since the last run is for the launch at hand, which may be a graph of
+ *       many calls: it stays
+ *   (2) what is kept for recorded graphs stays until cuda_plans_release(): a captured graph has the
+ *       plan's tables in it
  *
- * so there are more of them only while recorded graphs want more. Plans are destroyed only by cuda_plans_make() and at the end,
- * when nothing that uses them can be on the device.
+ * so there are more of them only while recorded graphs want more. Plans are destroyed only by
+ * cuda_plans_make() and at the end, when nothing that uses them can be on the device.
  *
- * Work areas are not the plan's: they are scratch of the launch, so that one plan may run on two streams at the same time.
+ * Work areas are not the plan's: they are scratch of the launch, so that one plan may run on two
+ * streams at the same time.
  *
  * Threads: one at a time; the worker's owner, or another while the core is held (worker/functions.h).
  */
@@ -46,10 +51,10 @@ struct cuda_library_plan {
     struct cuda_plan_key key;
     uint64_t used; /* the cache's clock when it was looked up last */
     bool kept;     /* for recorded graphs */
-    struct pl_err
-        failure; /* status not OK: it could not be made; told once, then forgotten */
-    int handle;  /* cufftHandle; 0: none */
-    bool made;   /* there is a handle to be destroyed */
+    /* status not OK: it could not be made; told once, then forgotten */
+    struct pl_err failure;
+    int handle; /* cufftHandle; 0: none */
+    bool made;  /* there is a handle to be destroyed */
     uint64_t work_bytes;
     int work_count; /* cuSOLVER: elements of the workspace */
 };
@@ -82,8 +87,9 @@ const struct cuda_library_plan *cuda_plan_of(const struct cuda_plans *plans,
 /* ---- libraries */
 
 /*
- * A library of the toolkit that `device` has cuBLAS from: beside that, where the loader looks, in CUDA_HOME, CUDA_PATH and
- * /usr/local/cuda. names: file names, newest first; each may need `needs`, which are opened before. NULL: err says what to install.
+ * A library of the toolkit that `device` has cuBLAS from: beside that, where the loader looks, in
+ * CUDA_HOME, CUDA_PATH and /usr/local/cuda. names: file names, newest first; each may need `needs`,
+ * which are opened before. NULL: err says what to install.
  */
 struct device;
 void *cuda_library_open(struct device *device, const char *title, const char *const *names,

@@ -169,7 +169,7 @@ plasmon_status_t cuda_plan_run(const struct cuda_call *call, struct cuda_plan *p
     return cuda_launch(call, join_kernel, cuda_blocks(call, p->outputs * 256), 256, 1, p);
 }
 
-/* ------------------------------------------------------------------------------------------------ variants */
+/* ----------------------------------------------------------------------------- variants */
 
 /* Sums, products and extremes keep an accumulator of a segment; arg reductions keep an index, too. */
 static uint32_t state_bytes(const struct kernel_arg *x, bool is_arg)

@@ -1,5 +1,6 @@
 /*
- * CUDA variants of the reductions and of dot for the floats and integers of 32 and 64 bits; see cuda_reduce.cuh.
+ * CUDA variants of the reductions and of dot for the floats and integers of 32 and 64 bits; see
+ * cuda_reduce.cuh.
  */
 #include "kernels/cuda_sum.cuh"
 

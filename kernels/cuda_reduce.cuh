@@ -1,14 +1,16 @@
 /*
  * The shape of every reduction on a GPU.
  *
- * Two ways, and the host chooses (cuda_reduce.c): by rows, where a warp or a block works on one output and its threads
- * read neighbours along the reduced axis; by columns, where each thread has an output of its own and neighbours read
- * neighbouring outputs. Long reductions are cut into segments, whose partial results a second kernel joins. Who adds what
- * to what depends on the shape alone (not on the GPU, not on timing), so results are the same to the bit every time.
+ * Two ways, and the host chooses (cuda_reduce.c): by rows, where a warp or a block works on one
+ * output and its threads read neighbours along the reduced axis; by columns, where each thread has
+ * an output of its own and neighbours read neighbouring outputs. Long reductions are cut into
+ * segments, whose partial results a second kernel joins. Who adds what to what depends on the shape
+ * alone (not on the GPU, not on timing), so results are the same to the bit every time.
  *
  * What is reduced is a class R:
  *
- *   State                        what a set of elements comes to: words of 4 bytes, shuffled and stored as they are
+ *   State                        what a set of elements comes to: words of 4 bytes, shuffled and
+ *                                stored as they are
  *   nothing(p)                   the state of no element
  *   add(p, state, kept, r)       with element r of the output whose first element is at `kept`
  *   join(p, a, b)                of two sets; a's elements come first
@@ -21,14 +23,17 @@
 
 #include "kernels/cuda_common.cuh"
 
-/* ------------------------------------------------------------------------------------------------ input and output */
+/* --------------------------------------------------------------------- input and output */
 
 struct offset_pair {
     int64_t first;
     int64_t second;
 };
 
-/* Several reduced dimensions are rare (a view of an array, reduced over all axes): one copy of the divisions will do. */
+/*
+ * Several reduced dimensions are rare (a view of an array, reduced over all axes): one copy of the
+ * divisions will do.
+ */
 static __device__ __noinline__ offset_pair reduced_general(const cuda_reduce &p, int64_t r)
 {
     offset_pair result;
@@ -69,7 +74,7 @@ KERNEL_FN void store_state(const cuda_reduce &p, int64_t output, int64_t segment
     pointer<typename R::State>(p.partial, 0)[segment * p.outputs + output] = state;
 }
 
-/* ------------------------------------------------------------------------------------------------ groups of threads */
+/* -------------------------------------------------------------------- groups of threads */
 
 template <typename State> KERNEL_FN State shuffle_down(const State &mine, int step)
 {
@@ -113,11 +118,12 @@ KERNEL_FN typename R::State join_block(const cuda_reduce &p, typename R::State m
     return mine;
 }
 
-/* ------------------------------------------------------------------------------------------------ kernels */
+/* ------------------------------------------------------------------------------ kernels */
 
 /*
- * `group` threads an output and segment: 32 (a warp, eight outputs a block) or 256 (the block). In a block that works on
- * one output all threads make the same number of rounds, as join_block() needs.
+ * `group` threads an output and segment: 32 (a warp, eight outputs a block) or 256 (the block). In
+ * a block that works on one output all threads make the same number of rounds, as join_block()
+ * needs.
  */
 template <class R> KERNEL_FN void by_rows(const cuda_reduce &p, typename R::State *shared)
 {

@@ -1,6 +1,6 @@
 /*
- * CUDA variants of the reductions and of dot for 16-bit floats and complex numbers; see cuda_reduce.cuh. The segments of
- * 16-bit floats are joined by the kernels of f64.
+ * CUDA variants of the reductions and of dot for 16-bit floats and complex numbers; see
+ * cuda_reduce.cuh. The segments of 16-bit floats are joined by the kernels of f64.
  */
 #include "kernels/cuda_sum.cuh"
 

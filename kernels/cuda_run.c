@@ -1,9 +1,10 @@
 /*
  * The CUDA variants by function, loading, and launching.
  *
- * Everything is loaded when the context is made: modules, kernels, the functions of cuBLAS. A first launch that loads code
- * would block while a stream waits, and a worker's streams wait all the time. A cuBLAS that is to be started later (device.h) is what a call
- * of a function that may need it has to have prepared, like a plan: with nothing enqueued.
+ * Everything is loaded when the context is made: modules, kernels, the functions of cuBLAS. A first
+ * launch that loads code would block while a stream waits, and a worker's streams wait all the
+ * time. A cuBLAS that is to be started later (device.h) is what a call of a function that may need
+ * it has to have prepared, like a plan: with nothing enqueued.
  */
 #include "kernels/cuda_int.h"
 
@@ -22,7 +23,7 @@ static_assert(PL_BOOL == 1 && PL_U8 == 3 && PL_I32 == 6 && PL_U64 == 9 && PL_F16
               "cuda_common.cuh repeats them for nvcc");
 static_assert(sizeof(struct cuda_reduce) <= 4096, "kernel parameters of every driver");
 
-/* ------------------------------------------------------------------------------------------------ the table */
+/* ---------------------------------------------------------------------------- the table */
 
 struct cuda_variant {
     plasmon_status_t (*run)(const struct cuda_call *call); /* NULL: nothing to do */
@@ -141,12 +142,13 @@ static const struct cuda_variant variants[KERNEL_ID_COUNT] = {
     ROW(test_illegal, illegal),
 };
 
-/* ------------------------------------------------------------------------------------------------ operations */
+/* --------------------------------------------------------------------------- operations */
 
 /*
- * Who counts too little here lets a full stream block who enqueues; who counts too much has the device wait between two calls for as long as the
- * host takes to see the first one's end, and what follows that call with it. cuSOLVER's geqrf, orgqr, getrf and getrs: some kernels for each panel of
- * columns.
+ * Who counts too little here lets a full stream block who enqueues; who counts too much has the
+ * device wait between two calls for as long as the host takes to see the first one's end, and what
+ * follows that call with it. cuSOLVER's geqrf, orgqr, getrf and getrs: some kernels for each panel
+ * of columns.
  */
 #define OPERATIONS_FFT    48u
 #define OPERATIONS_SOLVER 128u
@@ -162,8 +164,9 @@ static uint64_t columns(const struct kernel_arg *a)
 }
 
 /*
- * cuSOLVER's geqrf and orgqr, or getrf and getrs, recorded on an H200: of a square matrix of n up to 22 % of n and 80 at the least, of one of 16,384 by 512 twice its
- * columns, of 100,000 by 64 151.
+ * cuSOLVER's geqrf and orgqr, or getrf and getrs, recorded on an H200: of a square matrix of n up
+ * to 22 % of n and 80 at the least, of one of 16,384 by 512 twice its columns, of 100,000 by 64
+ * 151.
  */
 static uint64_t solver_operations(const struct kernel_arg *a)
 {
@@ -231,7 +234,7 @@ uint64_t kernel_cuda_operations(const struct kernel_function *function,
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ loading */
+/* ------------------------------------------------------------------------------ loading */
 
 #define XX(name)                                      \
     extern const unsigned char kernels_cuda_##name[]; \
@@ -376,7 +379,7 @@ bool kernel_cuda_failure(struct kernel_cuda *cuda, uint64_t *out_tag,
     return cuda_failures_take(&cuda->failures, out_tag, out_err);
 }
 
-/* ------------------------------------------------------------------------------------------------ running */
+/* ------------------------------------------------------------------------------ running */
 
 static struct cuda_call call_of(struct kernel_cuda *cuda,
                                 const struct kernel_function *function,
@@ -470,7 +473,7 @@ plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream 
     return variant->run(&call);
 }
 
-/* ------------------------------------------------------------------------------------------------ tools */
+/* -------------------------------------------------------------------------------- tools */
 
 uint32_t cuda_type_index(uint32_t dtype)
 {

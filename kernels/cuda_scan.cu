@@ -1,12 +1,14 @@
 /*
  * CUDA variants of cumsum and cumprod.
  *
- * Long lanes are cut into segments as for a reduction: the kernels of cuda_reduce leave the total of each segment, `carry` turns
- * them into what comes before each, and then every segment is scanned on its own, so a lane is read twice and written once. A
- * lane of one segment is read once. Where lanes are dense, a warp or a block takes four neighbours a thread, so that loads
- * are wide; elsewhere a thread walks its own lane, and neighbours read neighbouring lanes.
+ * Long lanes are cut into segments as for a reduction: the kernels of cuda_reduce leave the total
+ * of each segment, `carry` turns them into what comes before each, and then every segment is
+ * scanned on its own, so a lane is read twice and written once. A lane of one segment is read once.
+ * Where lanes are dense, a warp or a block takes four neighbours a thread, so that loads are wide;
+ * elsewhere a thread walks its own lane, and neighbours read neighbouring lanes.
  *
- * Who adds what to what depends on the shape alone. Accumulators are those of sums: f64, 64-bit integers, c128.
+ * Who adds what to what depends on the shape alone. Accumulators are those of sums: f64, 64-bit
+ * integers, c128.
  */
 #include "kernels/cuda_sum.cuh"
 
@@ -65,7 +67,7 @@ KERNEL_FN A carried(const cuda_reduce &p, int64_t output, int64_t segment)
                            : pointer<const A>(p.partial, 0)[segment * p.outputs + output];
 }
 
-/* ------------------------------------------------------------------------------------------------ by rows */
+/* ------------------------------------------------------------------------------ by rows */
 
 #define ITEMS 4 /* of a thread at a time */
 
@@ -164,7 +166,7 @@ KERNEL_FN void scan_rows(const cuda_reduce &p, typename traits<T>::A *shared)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ by columns */
+/* --------------------------------------------------------------------------- by columns */
 
 template <typename T> KERNEL_FN void scan_columns(const cuda_reduce &p)
 {

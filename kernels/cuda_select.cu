@@ -1,13 +1,14 @@
 /*
  * CUDA variants of where and of spmv, and the kernel that reports what they found wrong in the data.
  *
- * spmv: `group` threads a row, as many as an average row has elements, so that short rows do not leave most of a warp idle
- * and long ones are read side by side. Row pointers and columns are checked before they are followed; the first that is
- * wrong is kept by an atomic minimum, so what is reported does not depend on timing.
+ * spmv: `group` threads a row, as many as an average row has elements, so that short rows do not
+ * leave most of a warp idle and long ones are read side by side. Row pointers and columns are
+ * checked before they are followed; the first that is wrong is kept by an atomic minimum, so what
+ * is reported does not depend on timing.
  */
 #include "kernels/cuda_common.cuh"
 
-/* ------------------------------------------------------------------------------------------------ where */
+/* -------------------------------------------------------------------------------- where */
 
 template <typename Word> KERNEL_FN void where_words(const cuda_elementwise &p)
 {
@@ -43,7 +44,7 @@ KERNEL(where, cuda_elementwise)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ spmv */
+/* --------------------------------------------------------------------------------- spmv */
 
 KERNEL_FN void found(uint64_t word, int64_t index)
 {
@@ -100,14 +101,15 @@ SPMV_KERNEL(int32_t, double, i32_f64)
 SPMV_KERNEL(int64_t, float, i64_f32)
 SPMV_KERNEL(int64_t, double, i64_f64)
 
-/* ------------------------------------------------------------------------------------------------ failures */
+/* ----------------------------------------------------------------------------- failures */
 
 /* How many records there are; the host counts what it has read. */
 __device__ unsigned long long failure_count;
 
 /*
- * Nobody else writes the entry of a launch that is not over, but who marks it as failed too. false: somebody has: one record a launch is
- * enough, though it is a recorded graph of a thousand calls that all fail. (Two at the same time may both find it unmarked.)
+ * Nobody else writes the entry of a launch that is not over, but who marks it as failed too. false:
+ * somebody has: one record a launch is enough, though it is a recorded graph of a thousand calls
+ * that all fail. (Two at the same time may both find it unmarked.)
  */
 __device__ static bool mark_failed(const cuda_report &p, uint64_t tag)
 {
@@ -124,8 +126,9 @@ __device__ static bool mark_failed(const cuda_report &p, uint64_t tag)
 }
 
 /*
- * One thread. Of the words the first that is not `fine` is reported. The record's number is written last: the host looks at
- * it first. Launches of one device may end at the same time on several streams, hence the atomic.
+ * One thread. Of the words the first that is not `fine` is reported. The record's number is written
+ * last: the host looks at it first. Launches of one device may end at the same time on several
+ * streams, hence the atomic.
  */
 KERNEL(report, cuda_report)
 {

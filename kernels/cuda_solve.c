@@ -1,11 +1,11 @@
 /*
  * Launching triangular systems and Cholesky factors: panels of ours, the rest by cuBLAS (trsm, syrk).
  *
- * cuSOLVER is not used: a blocked factor needs from a library only what cuBLAS has, which is loaded when the worker starts, so that
- * nothing has to be prepared (cuda_plans.h).
+ * cuSOLVER is not used: a blocked factor needs from a library only what cuBLAS has, which is loaded
+ * when the worker starts, so that nothing has to be prepared (cuda_plans.h).
  *
- * cuBLAS counts in columns: a row-major matrix is its own transpose there. A lower triangle is an upper one, and what multiplies from
- * the left multiplies from the right.
+ * cuBLAS counts in columns: a row-major matrix is its own transpose there. A lower triangle is an
+ * upper one, and what multiplies from the left multiplies from the right.
  *
  * Scratch: 64 bytes for the pivot that will not do, then dense copies of what cuBLAS cannot take.
  */
@@ -133,7 +133,7 @@ static plasmon_status_t info_report(const struct cuda_call *call,
     return cuda_report(call, &call->scratch.addr, &error, 1, 8, -1);
 }
 
-/* ------------------------------------------------------------------------------------------------ triangular */
+/* --------------------------------------------------------------------------- triangular */
 
 /* op(a) x = b for x in place of b; a has a layout, x's rows are dense. */
 static plasmon_status_t solve(const struct cuda_call *call, uint32_t dtype,
@@ -217,9 +217,12 @@ uint64_t cuda_solve_scratch(const struct kernel_function *function,
     return INFO_BYTES + cpu_solve_scratch(function, args, arg_count, scalars);
 }
 
-/* ------------------------------------------------------------------------------------------------ Cholesky */
+/* ----------------------------------------------------------------------------- Cholesky */
 
-/* Columns `first` to `first` + `width` of the factor, and what they take from the rest. y's rows are dense. */
+/*
+ * Columns `first` to `first` + `width` of the factor, and what they take from the rest. y's rows
+ * are dense.
+ */
 static plasmon_status_t factor_panel(const struct cuda_call *call, uint32_t dtype,
                                      const struct kernel_matrix *y, int64_t first,
                                      int64_t width)

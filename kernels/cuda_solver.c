@@ -1,9 +1,11 @@
 /*
- * QR, inverses and determinants by cuSOLVER: geqrf, orgqr, getrf, getrs, which enqueue and do not wait. Its routines for
- * singular values and eigenvalues look at their progress from the host between steps: see cuda_jacobi.cuh.
+ * QR, inverses and determinants by cuSOLVER: geqrf, orgqr, getrf, getrs, which enqueue and do not
+ * wait. Its routines for singular values and eigenvalues look at their progress from the host
+ * between steps: see cuda_jacobi.cuh.
  *
- * The handle is made with the first plan, off the order of enqueueing (cuda_plans.h), where the sizes of workspaces are asked
- * for too. Matrices are counted in columns: what is copied by rows is the transpose, whose LU factor serves as well.
+ * The handle is made with the first plan, off the order of enqueueing (cuda_plans.h), where the
+ * sizes of workspaces are asked for too. Matrices are counted in columns: what is copied by rows is
+ * the transpose, whose LU factor serves as well.
  *
  * Scratch: info (64 bytes), the copy of a, then what a routine wants, its workspace last.
  */
@@ -27,7 +29,10 @@
 #define SOLVER_ALLOC_FAILED 2
 #define SOLVER_N            0
 
-/* The functions that are used, as cusolverDn.h declares them but for the names of types; f32 first, in the order of `names`. */
+/*
+ * The functions that are used, as cusolverDn.h declares them but for the names of types; f32 first,
+ * in the order of `names`.
+ */
 struct cuda_solver_library {
     void *library;
     void *handle; /* NULL: not made yet */
@@ -82,7 +87,7 @@ static plasmon_status_t solver_status(const struct cuda_call *call, int result,
                       "%s: %s: cuSOLVER error %d", call->function->name, what, result);
 }
 
-/* ------------------------------------------------------------------------------------------------ plans */
+/* -------------------------------------------------------------------------------- plans */
 
 static plasmon_status_t library_open(const struct cuda_call *call)
 {
@@ -228,7 +233,7 @@ plasmon_status_t cuda_solver_make(const struct cuda_call *call)
     return cuda_plans_make(call, &key, plan_make);
 }
 
-/* ------------------------------------------------------------------------------------------------ scratch */
+/* ------------------------------------------------------------------------------ scratch */
 
 struct layout {
     uint64_t info;
@@ -275,7 +280,7 @@ uint64_t cuda_solver_work(const struct cuda_call *call)
     return layout_of(call, cuda_plan_of(&call->cuda->plans, &key)).bytes;
 }
 
-/* ------------------------------------------------------------------------------------------------ running */
+/* ------------------------------------------------------------------------------ running */
 
 static void *pointer(uint64_t address)
 {

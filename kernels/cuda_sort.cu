@@ -1,16 +1,19 @@
 /*
- * CUDA variants of sort, argsort and sort_into: by radix, 8 bits at a time, lowest digit first, so equals keep their order.
+ * CUDA variants of sort, argsort and sort_into: by radix, 8 bits at a time, lowest digit first, so
+ * equals keep their order.
  *
- * Rows of up to TILE elements are sorted by one block in shared memory, in one kernel. Longer ones go through device memory,
- * a digit in three kernels: how often each digit occurs in each tile; where, then, each tile's elements with that digit go (a
- * scan, digit after digit, tile after tile); and moving them. A tile is put in order in shared memory first, so that runs
- * of one digit are written as runs.
+ * Rows of up to TILE elements are sorted by one block in shared memory, in one kernel. Longer ones
+ * go through device memory, a digit in three kernels: how often each digit occurs in each tile;
+ * where, then, each tile's elements with that digit go (a scan, digit after digit, tile after
+ * tile); and moving them. A tile is put in order in shared memory first, so that runs of one digit
+ * are written as runs.
  *
- * Ranking 32 elements: __match_any_sync() tells a thread who else has its digit; how many of them come before it is its
- * place among them, and a counter of the warp tells how many came in earlier rounds. A warp's elements are neighbours, so
- * the order is that of the input whatever the timing.
+ * Ranking 32 elements: __match_any_sync() tells a thread who else has its digit; how many of them
+ * come before it is its place among them, and a counter of the warp tells how many came in earlier
+ * rounds. A warp's elements are neighbours, so the order is that of the input whatever the timing.
  *
- * Keys are those of sort_key.h; what moves with them is the position. Values are fetched by position at the end.
+ * Keys are those of sort_key.h; what moves with them is the position. Values are fetched by
+ * position at the end.
  */
 #include "kernels/cuda_common.cuh"
 #include "kernels/sort_key.h"
@@ -23,7 +26,7 @@
 
 static_assert(TILE == THREADS * ITEMS, "a thread has ITEMS elements of a tile");
 
-/* ------------------------------------------------------------------------------------------------ elements */
+/* ----------------------------------------------------------------------------- elements */
 
 KERNEL_FN void key_at(uint32_t dtype, uint64_t at, uint32_t *key)
 {
@@ -71,7 +74,7 @@ KERNEL_FN void put(const cuda_sort &p, const int64_t *row, int64_t to, int64_t f
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ ranking */
+/* ------------------------------------------------------------------------------ ranking */
 
 struct ranks {
     uint32_t count[WARPS]
@@ -86,8 +89,8 @@ template <typename Key> KERNEL_FN uint32_t digit_of(Key key, int shift)
 }
 
 /*
- * Places in the sorted tile of a thread's elements: element i is number warp * 32 * ITEMS + i * 32 + lane of the tile. All
- * threads of the block come here.
+ * Places in the sorted tile of a thread's elements: element i is number warp * 32 * ITEMS + i * 32
+ * + lane of the tile. All threads of the block come here.
  */
 template <typename Key>
 KERNEL_FN void rank_tile(const Key (&key)[ITEMS], int shift, ranks *shared,
@@ -160,7 +163,7 @@ KERNEL_FN int tile_index(int i)
     return (int)(threadIdx.x / 32) * 32 * ITEMS + i * 32 + (int)(threadIdx.x % 32);
 }
 
-/* ------------------------------------------------------------------------------------------------ short rows */
+/* --------------------------------------------------------------------------- short rows */
 
 template <typename Key> struct tile {
     Key key[TILE];
@@ -211,7 +214,7 @@ template <typename Key> KERNEL_FN void sort_short(const cuda_sort &p, tile<Key> 
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ long rows */
+/* ---------------------------------------------------------------------------- long rows */
 
 template <typename Key> KERNEL_FN void sort_keys(const cuda_sort &p)
 {

@@ -1,9 +1,11 @@
 /*
- * What one element becomes: the arithmetic that the CPU and the CUDA variants share, so that they cannot drift apart.
- * Compiled as C for hosts and as C++ for devices; no state, no calls but the math library's.
+ * What one element becomes: the arithmetic that the CPU and the CUDA variants share, so that they
+ * cannot drift apart. Compiled as C for hosts and as C++ for devices; no state, no calls but the
+ * math library's.
  *
- * TO THE BIT. Random uniforms, arange and casts are the same on every device. So nothing here may be contracted into a
- * fused multiply-add: KERNEL_MUL and KERNEL_ADD round each step (the CPU files are built with -ffp-contract=off).
+ * TO THE BIT. Random uniforms, arange and casts are the same on every device. So nothing here may
+ * be contracted into a fused multiply-add: KERNEL_MUL and KERNEL_ADD round each step (the CPU files
+ * are built with -ffp-contract=off).
  */
 #ifndef KERNELS_ELEMENT_H
 #define KERNELS_ELEMENT_H
@@ -22,7 +24,7 @@
 #define KERNEL_ADD(a, b) ((a) + (b))
 #endif
 
-/* ------------------------------------------------------------------------------------------------ integers */
+/* ----------------------------------------------------------------------------- integers */
 
 /* Towards zero; x / 0 is 0, and the one quotient that does not fit wraps around. */
 KERNEL_FN int32_t kernel_divide_i32(int32_t a, int32_t b)
@@ -62,7 +64,10 @@ KERNEL_FN int64_t kernel_power_i64(int64_t base, int64_t exponent)
     return (int64_t)result;
 }
 
-/* Truncates, saturates to [low, high], NaN is 0. `high` + 1 must be exact as a double, and is for all integer types. */
+/*
+ * Truncates, saturates to [low, high], NaN is 0. `high` + 1 must be exact as a double, and is for
+ * all integer types.
+ */
 KERNEL_FN int64_t kernel_f64_to_i64(double value, int64_t low, int64_t high)
 {
     if (!(value == value)) {
@@ -82,7 +87,7 @@ KERNEL_FN uint64_t kernel_f64_to_u64(double value)
     return value >= 18446744073709551616.0 ? UINT64_MAX : (uint64_t)value;
 }
 
-/* ------------------------------------------------------------------------------------------------ random numbers */
+/* ----------------------------------------------------------------------- random numbers */
 
 struct kernel_words {
     uint32_t word[4];
@@ -153,7 +158,7 @@ KERNEL_FN uint64_t kernel_counter(uint64_t flat, uint64_t width, uint64_t offset
     return offset + flat / width * row_stride + flat % width;
 }
 
-/* ------------------------------------------------------------------------------------------------ checksums */
+/* ---------------------------------------------------------------------------- checksums */
 
 KERNEL_FN uint64_t kernel_mix(uint64_t value) /* the finaliser of splitmix64 */
 {

@@ -1,10 +1,12 @@
 /*
- * Complex numbers, shared by the CPU and the CUDA variants: a pair as it lies in memory, and the functions on it.
+ * Complex numbers, shared by the CPU and the CUDA variants: a pair as it lies in memory, and the
+ * functions on it.
  *
- * C's own complex types are not used: nvcc has none, and their multiplication calls a library function to mend infinities,
- * which no BLAS does either. Errors are those of the pair as a whole: |got - want| is some eps |want|; a part that
- * cancels may have no correct digit. Division is Smith's, so no intermediate overflows where the quotient does not.
- * Square root, logarithm and exponential take the principal branch, cut along the negative real axis.
+ * C's own complex types are not used: nvcc has none, and their multiplication calls a library
+ * function to mend infinities, which no BLAS does either. Errors are those of the pair as a whole:
+ * |got - want| is some eps |want|; a part that cancels may have no correct digit. Division is
+ * Smith's, so no intermediate overflows where the quotient does not. Square root, logarithm and
+ * exponential take the principal branch, cut along the negative real axis.
  */
 #ifndef KERNELS_ELEMENT_COMPLEX_H
 #define KERNELS_ELEMENT_COMPLEX_H
@@ -125,7 +127,7 @@ KERNEL_FN struct kernel_c64 kernel_c128_narrow(struct kernel_c128 a)
     return kernel_c64_make((float)a.re, (float)a.im);
 }
 
-/* ------------------------------------------------------------------------------------------------ operations */
+/* --------------------------------------------------------------------------- operations */
 
 /* As in element_ops.h; Z(f) names the function f of the type, a, b and s are of the type. */
 #define KERNEL_UNARY_COMPLEX(XX)             \

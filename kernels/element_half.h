@@ -1,9 +1,11 @@
 /*
- * The 16-bit floats: bits to f32 and back, rounded to nearest even, on hosts and on devices alike. There is no arithmetic in
- * 16 bits anywhere: functions widen to f32, work there, and round once when they store.
+ * The 16-bit floats: bits to f32 and back, rounded to nearest even, on hosts and on devices alike.
+ * There is no arithmetic in 16 bits anywhere: functions widen to f32, work there, and round once
+ * when they store.
  *
- * ONE ROUNDING. A double or an integer must not be rounded to f32 first and to 16 bits then: the two together can differ
- * from the nearest number. So the first step rounds to odd, which keeps what the second one needs to know.
+ * ONE ROUNDING. A double or an integer must not be rounded to f32 first and to 16 bits then: the
+ * two together can differ from the nearest number. So the first step rounds to odd, which keeps
+ * what the second one needs to know.
  *
  * Every NaN becomes the one that GPUs make, 0x7fff, so that casts have the same bits on every device.
  */
@@ -63,7 +65,10 @@ KERNEL_FN uint16_t kernel_f32_to_f16(float value)
 
 #else
 
-/* Without branches, so that loops are vectorised. 2^112 moves the exponent of f16 to that of f32, subnormals included. */
+/*
+ * Without branches, so that loops are vectorised. 2^112 moves the exponent of f16 to that of f32,
+ * subnormals included.
+ */
 KERNEL_FN float kernel_f16_to_f32(uint16_t bits)
 {
     uint32_t magnitude = (uint32_t)(bits & 0x7fffu) << 13;
@@ -79,7 +84,10 @@ KERNEL_FN uint16_t kernel_f32_to_f16(float value)
     uint32_t bits      = kernel_f32_bits(value);
     uint32_t sign      = (bits >> 16) & 0x8000u;
     uint32_t magnitude = bits & 0x7fffffffu;
-    /* Subnormals of f16 are multiples of 2^-24: adding 0.5 rounds to them, and they are the low bits of the sum. */
+    /*
+     * Subnormals of f16 are multiples of 2^-24: adding 0.5 rounds to them, and they are the low
+     * bits of the sum.
+     */
     uint32_t small =
         kernel_f32_bits(kernel_f32_of_bits(magnitude) + 0.5f) - kernel_f32_bits(0.5f);
     uint32_t normal = (magnitude - (112u << 23) + 0xfffu + ((magnitude >> 13) & 1u)) >> 13;

@@ -1,9 +1,11 @@
 /*
- * The elementwise operations, as expressions. The including code has T (the element type), U (T for floats, the unsigned
- * type of T for integers), the operands a and b, the scalar s, and M(f), which names the math function f of T.
+ * The elementwise operations, as expressions. The including code has T (the element type), U (T for
+ * floats, the unsigned type of T for integers), the operands a and b, the scalar s, and M(f), which
+ * names the math function f of T.
  *
- * Floats and integers have lists of their own because integers must wrap around without undefined behaviour and have no
- * exp. NaN wins in minimum and maximum: the result does not depend on the order of the operands.
+ * Floats and integers have lists of their own because integers must wrap around without undefined
+ * behaviour and have no exp. NaN wins in minimum and maximum: the result does not depend on the
+ * order of the operands.
  */
 #ifndef KERNELS_ELEMENT_OPS_H
 #define KERNELS_ELEMENT_OPS_H
@@ -77,7 +79,10 @@ enum kernel_op {
     KERNEL_OP_IMAG,
 };
 
-/* What a reduction does to the running value; the same numbers as enum kernel_reduce_op where they overlap. */
+/*
+ * What a reduction does to the running value; the same numbers as enum kernel_reduce_op where they
+ * overlap.
+ */
 enum kernel_reduction {
     KERNEL_REDUCTION_SUM  = 1,
     KERNEL_REDUCTION_PROD = 2,

@@ -1,9 +1,10 @@
 /*
  * The discrete Fourier transform of one lane. See fft_lane.h.
  *
- * A PASS over a factor r takes `m` r-point transforms of numbers that lie m * s apart, s of them side by side, and multiplies
- * by powers of the root of order r m: with length n = r m s, that root is the s-th power of the table's, so one table of n roots
- * serves all passes. The results go where the next pass finds them in order; after the last they are in order.
+ * A PASS over a factor r takes `m` r-point transforms of numbers that lie m * s apart, s of them
+ * side by side, and multiplies by powers of the root of order r m: with length n = r m s, that root
+ * is the s-th power of the table's, so one table of n roots serves all passes. The results go where
+ * the next pass finds them in order; after the last they are in order.
  */
 #include "kernels/fft_lane.h"
 
@@ -21,7 +22,7 @@
 
 #define PI 3.14159265358979323846
 
-/* ------------------------------------------------------------------------------------------------ lengths */
+/* ------------------------------------------------------------------------------ lengths */
 
 /* Fours first: half as many passes as twos. 0: a prime factor is too large. */
 static uint32_t factorise(int64_t n, uint32_t factor[FFT_FACTORS_MAX])
@@ -59,9 +60,12 @@ static int64_t padded_length(int64_t n)
     return length;
 }
 
-/* ------------------------------------------------------------------------------------------------ roots */
+/* -------------------------------------------------------------------------------- roots */
 
-/* exp(-2 pi i j / n), 0 <= j < n. In eighths of a turn that are counted exactly, so the angle is at most pi / 4. */
+/*
+ * exp(-2 pi i j / n), 0 <= j < n. In eighths of a turn that are counted exactly, so the angle is at
+ * most pi / 4.
+ */
 static void root_of_unity(int64_t j, int64_t n, double *re, double *im)
 {
     __int128 turn  = (__int128)8 * j; /* of 8 n */
@@ -97,9 +101,12 @@ static void roots_fill(const struct fft_parts *root, int64_t n)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ passes */
+/* ------------------------------------------------------------------------------- passes */
 
-/* One r-point transform of `s` numbers side by side: x[j] are r rows of them, `x_step` apart, y[k] likewise. */
+/*
+ * One r-point transform of `s` numbers side by side: x[j] are r rows of them, `x_step` apart, y[k]
+ * likewise.
+ */
 struct pass {
     const double *root_re;
     const double *root_im;
@@ -226,7 +233,10 @@ static void swap_parts(struct fft_parts *a, struct fft_parts *b)
     *b = kept;
 }
 
-/* data = the transform of data, of the length that `factor` and `root` are for. The two buffers may change places. */
+/*
+ * data = the transform of data, of the length that `factor` and `root` are for. The two buffers may
+ * change places.
+ */
 static void passes_run(struct fft_lane *lane, int64_t length)
 {
     int64_t s = 1;
@@ -245,7 +255,7 @@ static void passes_run(struct fft_lane *lane, int64_t length)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ Bluestein */
+/* ---------------------------------------------------------------------------- Bluestein */
 
 static void multiply(const struct fft_parts *x, const struct fft_parts *by, int64_t n)
 {
@@ -263,7 +273,10 @@ static struct fft_parts swapped(const struct fft_parts *x)
     return (struct fft_parts){x->im, x->re};
 }
 
-/* jk = (j^2 + k^2 - (k - j)^2) / 2: a convolution with the conjugate chirp, between two multiplications with the chirp. */
+/*
+ * jk = (j^2 + k^2 - (k - j)^2) / 2: a convolution with the conjugate chirp, between two
+ * multiplications with the chirp.
+ */
 static void chirp_run(struct fft_lane *lane)
 {
     size_t rest = (size_t)(lane->padded - lane->n) * sizeof(double);
@@ -304,7 +317,7 @@ static void chirp_init(struct fft_lane *lane)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ lanes */
+/* -------------------------------------------------------------------------------- lanes */
 
 static struct fft_parts parts_take(char **io_memory, int64_t n)
 {

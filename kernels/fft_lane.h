@@ -1,15 +1,18 @@
 /*
  * The discrete Fourier transform of one lane, on a CPU, in f64.
  *
- * Of the libraries that Debian 12 and Ubuntu 24.04 package, FFTW is GPL, kissfft comes in f32 and as a shared object alone, and
- * SLEEF's takes powers of 2: none serves f64, any length, and a relocatable tree. What is needed fits a page.
+ * Of the libraries that Debian 12 and Ubuntu 24.04 package, FFTW is GPL, kissfft comes in f32 and
+ * as a shared object alone, and SLEEF's takes powers of 2: none serves f64, any length, and a
+ * relocatable tree. What is needed fits a page.
  *
- * METHODS. A length whose prime factors are at most FFT_RADIX_MAX: Stockham's self-sorting passes, one a factor, between two
- * buffers. Any other length: Bluestein's chirp, a convolution of a power of 2 (Bluestein, IEEE Trans. Audio Electroacoust. 18,
- * 1970). Both take O(n log n). Roots of unity come from angles of at most pi / 4, each to the last place but one, so that the error
- * grows like log n (Higham, Accuracy and Stability of Numerical Algorithms, 2002, theorem 24.2).
+ * METHODS. A length whose prime factors are at most FFT_RADIX_MAX: Stockham's self-sorting passes,
+ * one a factor, between two buffers. Any other length: Bluestein's chirp, a convolution of a power
+ * of 2 (Bluestein, IEEE Trans. Audio Electroacoust. 18, 1970). Both take O(n log n). Roots of unity
+ * come from angles of at most pi / 4, each to the last place but one, so that the error grows like
+ * log n (Higham, Accuracy and Stability of Numerical Algorithms, 2002, theorem 24.2).
  *
- * Real and imaginary parts are apart: the inverse transform is this one with the parts swapped, before and after.
+ * Real and imaginary parts are apart: the inverse transform is this one with the parts swapped,
+ * before and after.
  */
 #ifndef KERNELS_FFT_LANE_H
 #define KERNELS_FFT_LANE_H

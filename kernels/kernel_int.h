@@ -113,7 +113,7 @@ union kernel_value kernel_value_of_i64(uint32_t dtype, int64_t value);
 /* 0, 1 or the far end of the dtype; false for dtypes that have no reductions. */
 bool kernel_identity(uint32_t dtype, uint32_t reduce_op, union kernel_value *out_value);
 
-/* ------------------------------------------------------------------------------------------------ CPU */
+/* ---------------------------------------------------------------------------------- CPU */
 
 typedef plasmon_status_t (*kernel_cpu_fn)(const struct kernel_call *call, int op,
                                           struct pl_err *err);
@@ -129,7 +129,7 @@ struct kernel_cpu_variant {
 };
 extern const struct kernel_cpu_variant kernel_cpu_table[KERNEL_ID_COUNT];
 
-/* ------------------------------------------------------------------------------------------------ CUDA */
+/* --------------------------------------------------------------------------------- CUDA */
 
 struct kernel_cuda;
 plasmon_status_t kernel_cuda_create(struct device *device, struct kernel_cuda **out_cuda,

@@ -1,7 +1,8 @@
 /*
- * The catalogue's names, once. The signature table, the CPU table and the CUDA table are all indexed by KERNEL_ID_<name>,
- * and each checks at build or start-up that it has a row for every name here. The order is not on the wire (a function's
- * id there is the hash of its name), so a new name may go where it reads best.
+ * The catalogue's names, once. The signature table, the CPU table and the CUDA table are all
+ * indexed by KERNEL_ID_<name>, and each checks at build or start-up that it has a row for every
+ * name here. The order is not on the wire (a function's id there is the hash of its name), so a new
+ * name may go where it reads best.
  */
 #ifndef KERNELS_KERNEL_LIST_H
 #define KERNELS_KERNEL_LIST_H
@@ -110,7 +111,10 @@ enum kernel_id {
         KERNEL_ID_COUNT
 };
 
-/* Partials that one fold takes, and arrays that one combine takes; the caller folds more in rounds of its own. */
+/*
+ * Partials that one fold takes, and arrays that one combine takes; the caller folds more in rounds
+ * of its own.
+ */
 #define KERNEL_FOLD_MAX 64
 
 #endif

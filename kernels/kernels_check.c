@@ -1,6 +1,7 @@
 /*
- * Checking a call against its signature, and finding functions. Client and worker run the same code: the client so that a
- * wrong call fails at submit, the worker because what comes from a wire is checked where it is used.
+ * Checking a call against its signature, and finding functions. Client and worker run the same
+ * code: the client so that a wrong call fails at submit, the worker because what comes from a wire
+ * is checked where it is used.
  */
 #include "kernels/kernels.h"
 
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* ------------------------------------------------------------------------------------------------ finding */
+/* ------------------------------------------------------------------------------ finding */
 
 /* Open addressing by the hash of the name; twice as many slots as functions. Constant after index_build(). */
 #define INDEX_SLOTS 256
@@ -63,7 +64,10 @@ static bool same_letter(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Edits (insert, delete, replace, swap neighbours) between two names, capitals or not; names here are short, longer ones are far. */
+/*
+ * Edits (insert, delete, replace, swap neighbours) between two names, capitals or not; names here
+ * are short, longer ones are far.
+ */
 #define NAME_MAX_LENGTH 40
 static unsigned edit_distance(const char *a, const char *b)
 {
@@ -140,7 +144,7 @@ const char *kernel_suggest(const char *name)
     return kernel_meant(&meant);
 }
 
-/* ------------------------------------------------------------------------------------------------ checking */
+/* ----------------------------------------------------------------------------- checking */
 
 static const char *mode_name(uint32_t mode)
 {

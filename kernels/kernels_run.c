@@ -1,9 +1,10 @@
 /*
  * Running functions: a call is packed once and handed to the variant of the device's kind.
  *
- * On a CPU device a call travels to the stream's thread as a copy (struct kernel_call with its arguments behind it).
- * Calls of up to CALL_ARGS_INLINE arguments are packed on the stack, so that submitting allocates nothing here; only a
- * concatenate or fold of many arrays needs more. noop and touch are no launch at all: what orders them is the worker.
+ * On a CPU device a call travels to the stream's thread as a copy (struct kernel_call with its
+ * arguments behind it). Calls of up to CALL_ARGS_INLINE arguments are packed on the stack, so that
+ * submitting allocates nothing here; only a concatenate or fold of many arrays needs more. noop and
+ * touch are no launch at all: what orders them is the worker.
  */
 #include "kernels/kernel_int.h"
 
@@ -23,7 +24,7 @@ struct kernel_context {
     struct kernel_cuda *cuda; /* NULL on CPU devices */
 };
 
-/* ------------------------------------------------------------------------------------------------ calls */
+/* -------------------------------------------------------------------------------- calls */
 
 #define CALL_ARGS_INLINE 8
 
@@ -96,9 +97,12 @@ static plasmon_status_t check_reduce_ops(const struct kernel_function *function,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ contexts */
+/* ----------------------------------------------------------------------------- contexts */
 
-/* One thread a BLAS call unless the device is configured otherwise: streams are what runs at the same time here. */
+/*
+ * One thread a BLAS call unless the device is configured otherwise: streams are what runs at the
+ * same time here.
+ */
 static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
 
 static void one_blas_thread(void)
@@ -160,7 +164,7 @@ bool kernel_failure(struct kernel_context *context, uint64_t *out_tag,
            device_launch_failure(context->device, out_tag, out_err);
 }
 
-/* ------------------------------------------------------------------------------------------------ running */
+/* ------------------------------------------------------------------------------ running */
 
 static uint64_t cpu_scratch(const struct kernel_function *function,
                             const struct kernel_arg *args, uint32_t arg_count,

@@ -1,7 +1,9 @@
 /*
- * The catalogue: one row a function. The signature is what people read; tests parse it and compare it with the params.
+ * The catalogue: one row a function. The signature is what people read; tests parse it and compare
+ * it with the params.
  *
- * In signatures, a dtype letter stands for one dtype of a set, the same wherever the letter stands in one call:
+ * In signatures, a dtype letter stands for one dtype of a set, the same wherever the letter stands
+ * in one call:
  *
  *   N    i32 i64 f16 bf16 f32 f64 c64 c128       L    bool and N
  *   R    the real ones of N                      T    i32 i64 f32 f64
@@ -9,11 +11,11 @@
  *   C    c64 c128                                E    f32 f64
  *   S    any dtype (moved as bytes)              I    i32 i64
  *
- * while `any` (any dtype) may differ from argument to argument. [...] is any shape, [] is 0-d. `inout|reduce` takes either
- * mode; with REDUCE the operation must be the sum.
+ * while `any` (any dtype) may differ from argument to argument. [...] is any shape, [] is 0-d.
+ * `inout|reduce` takes either mode; with REDUCE the operation must be the sum.
  *
- * Integers wrap around on overflow. Integer division rounds towards zero; x / 0 is 0. 16-bit floats are computed in f32 (sums
- * in f64) and rounded once. Complex numbers are as in element_complex.h.
+ * Integers wrap around on overflow. Integer division rounds towards zero; x / 0 is 0. 16-bit floats
+ * are computed in f32 (sums in f64) and rounded once. Complex numbers are as in element_complex.h.
  */
 #include "kernels/kernels.h"
 

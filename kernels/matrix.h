@@ -1,6 +1,6 @@
 /*
- * Matrices as a BLAS sees them: which strided arrays it takes as they are, and what has to be made dense in scratch first.
- * The same for OpenBLAS and cuBLAS (which is handed everything transposed).
+ * Matrices as a BLAS sees them: which strided arrays it takes as they are, and what has to be made
+ * dense in scratch first. The same for OpenBLAS and cuBLAS (which is handed everything transposed).
  */
 #ifndef KERNELS_MATRIX_H
 #define KERNELS_MATRIX_H
@@ -33,7 +33,10 @@ bool kernel_matrix_small(const struct kernel_matrix *m);
 /* Scratch that one operand needs, a multiple of 64; 0: none. A result's rows must be dense. */
 uint64_t kernel_matrix_scratch(const struct kernel_matrix *m, uint32_t dtype,
                                bool is_result);
-/* m itself if a BLAS takes it, otherwise a dense matrix at *io_scratch, which moves on. Contents are not copied. */
+/*
+ * m itself if a BLAS takes it, otherwise a dense matrix at *io_scratch, which moves on. Contents
+ * are not copied.
+ */
 struct kernel_matrix kernel_matrix_pack(const struct kernel_matrix *m, uint32_t dtype,
                                         bool is_result, uint64_t *io_scratch);
 
@@ -62,7 +65,10 @@ struct kernel_solve {
 struct kernel_solve kernel_solve_of(const struct kernel_function *function,
                                     const union kernel_scalar *scalars);
 
-/* Up to here a distance is a loop over the dimensions, which is as fast and loses nothing between near points. */
+/*
+ * Up to here a distance is a loop over the dimensions, which is as fast and loses nothing between
+ * near points.
+ */
 #define KERNEL_DISTANCE_LOOP_MAX 16
 /* Otherwise, for floats, |a|^2 + |b|^2 - 2 ab by a product; the norms are in f64, in scratch. */
 bool kernel_distance_is_product(uint32_t dtype, const struct kernel_matrix *a);

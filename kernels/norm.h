@@ -1,7 +1,8 @@
 /*
- * Euclidean lengths that neither overflow nor vanish where the result does not: the squares of large, middling and small
- * numbers are summed apart, the large and the small ones scaled (Blue, ACM TOMS 4, 1978). One reading, and partial results
- * join by adding, so it works in any order. Shared by the CPU and the CUDA variants.
+ * Euclidean lengths that neither overflow nor vanish where the result does not: the squares of
+ * large, middling and small numbers are summed apart, the large and the small ones scaled (Blue,
+ * ACM TOMS 4, 1978). One reading, and partial results join by adding, so it works in any order.
+ * Shared by the CPU and the CUDA variants.
  */
 #ifndef KERNELS_NORM_H
 #define KERNELS_NORM_H

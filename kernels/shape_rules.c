@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ helpers */
+/* ------------------------------------------------------------------------------ helpers */
 
 /* Name of the i-th tensor argument: "a", or "x[2]" for the third of a variadic x. */
 static void arg_name(const struct kernel_function *self, uint32_t index, char out[64])
@@ -156,7 +156,7 @@ struct pl_shape rule_shape_2d(uint32_t dtype, int64_t m, int64_t n)
     return (struct pl_shape){.dtype = dtype, .ndim = 2, .dim = {m, n}};
 }
 
-/* ------------------------------------------------------------------------------------------------ elementwise */
+/* -------------------------------------------------------------------------- elementwise */
 
 RULE(none)
 {
@@ -362,7 +362,7 @@ RULE(combine)
     return status == PLASMON_OK ? rule_output(self, args, 0, &args[1].shape, err) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ reductions */
+/* --------------------------------------------------------------------------- reductions */
 
 /* Shape of a reduction of args[1]; dtype as x. */
 plasmon_status_t rule_reduced(const struct kernel_function *self,
@@ -443,7 +443,7 @@ RULE(checksum)
     return rule_output(self, args, 0, &want, err);
 }
 
-/* ------------------------------------------------------------------------------------------------ moving */
+/* ------------------------------------------------------------------------------- moving */
 
 RULE(transpose)
 {
@@ -515,7 +515,7 @@ RULE(concatenate)
     return rule_output(self, args, 0, &want, err);
 }
 
-/* ------------------------------------------------------------------------------------------------ neighbours */
+/* --------------------------------------------------------------------------- neighbours */
 
 static plasmon_status_t needs_k(const struct kernel_function *self, int64_t k,
                                 struct pl_err *err)

@@ -1,7 +1,8 @@
 /*
- * Shape rules: for each function, which shapes fit together and what the outputs look like. Pure functions of shapes and
- * scalars, so client and worker agree. kernel_check() has already checked arity, modes and the dtype set of each
- * argument when a rule runs; a rule checks what arguments say about each other.
+ * Shape rules: for each function, which shapes fit together and what the outputs look like. Pure
+ * functions of shapes and scalars, so client and worker agree. kernel_check() has already checked
+ * arity, modes and the dtype set of each argument when a rule runs; a rule checks what arguments
+ * say about each other.
  *
  * Every message names the function, the argument, what was given and what would fit.
  */

@@ -1,7 +1,8 @@
 /*
- * What the shape rules share. kernel_rule_same_dtype() and kernel_rule_needs_..() refuse; kernel_rule_output() fills in an
- * output's shape, or compares it with the one the caller stated. Output sizes cannot overflow here: every dimension is at
- * most 2^48 (pl_shape_check), sums of them fit, and products are checked by kernel_check() afterwards.
+ * What the shape rules share. kernel_rule_same_dtype() and kernel_rule_needs_..() refuse;
+ * kernel_rule_output() fills in an output's shape, or compares it with the one the caller stated.
+ * Output sizes cannot overflow here: every dimension is at most 2^48 (pl_shape_check), sums of them
+ * fit, and products are checked by kernel_check() afterwards.
  */
 #ifndef KERNELS_SHAPE_RULES_INT_H
 #define KERNELS_SHAPE_RULES_INT_H
@@ -30,7 +31,10 @@
 struct rule_text {
     char text[256];
 };
-/* What adds into an array adds: another operation of its REDUCE argument has no meaning, accumulate's alone. */
+/*
+ * What adds into an array adds: another operation of its REDUCE argument has no meaning,
+ * accumulate's alone.
+ */
 plasmon_status_t rule_needs_sum(const struct kernel_function *self,
                                 const struct kernel_arg_shape *args, uint32_t index,
                                 struct pl_err *err);

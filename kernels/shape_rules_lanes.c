@@ -121,7 +121,7 @@ RULE(where)
     return status == PLASMON_OK ? rule_output(self, args, 0, &want, err) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ transforms */
+/* --------------------------------------------------------------------------- transforms */
 
 #define FFT_AXES_MAX 3
 

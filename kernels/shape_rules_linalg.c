@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ products */
+/* ----------------------------------------------------------------------------- products */
 
 RULE(dot)
 {
@@ -154,9 +154,12 @@ RULE(gemm_batched)
     return rule_output(self, args, 0, &want, err);
 }
 
-/* ------------------------------------------------------------------------------------------------ einsum */
+/* ------------------------------------------------------------------------------- einsum */
 
-/* The labels of operand `index`, one for each of its dimensions; the length of each label goes into `length`. */
+/*
+ * The labels of operand `index`, one for each of its dimensions; the length of each label goes into
+ * `length`.
+ */
 static plasmon_status_t labels_read(const struct kernel_function *self,
                                     const struct kernel_arg_shape *args, uint32_t index,
                                     const union kernel_scalar *scalars,
@@ -252,7 +255,7 @@ RULE(einsum)
     return status == PLASMON_OK ? rule_output(self, args, 0, &want, err) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ sparse */
+/* ------------------------------------------------------------------------------- sparse */
 
 RULE(spmv)
 {
@@ -282,7 +285,7 @@ RULE(spmv)
     return status == PLASMON_OK ? rule_output(self, args, 0, &want, err) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ systems */
+/* ------------------------------------------------------------------------------ systems */
 
 static plasmon_status_t needs_square(const struct kernel_function *self,
                                      const struct kernel_arg_shape *args, uint32_t index,

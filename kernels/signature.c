@@ -1,10 +1,13 @@
-/* Signatures at work: what an expression is worth in one call, and the shape rule that follows. See signature.h. */
+/*
+ * Signatures at work: what an expression is worth in one call, and the shape rule that follows. See
+ * signature.h.
+ */
 #include "kernels/signature_int.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ evaluation */
+/* --------------------------------------------------------------------------- evaluation */
 
 #define BOUND_BY_SCALAR (KERNEL_SLOTS_MAX + 1)
 
@@ -89,7 +92,7 @@ plasmon_status_t kernel_scope_value(const struct kernel_signature *signature,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ the shape rule */
+/* ----------------------------------------------------------------------- the shape rule */
 
 /* "n is 4 from y, m is 3" for the names in a tensor's dimensions. */
 static const char *explain(const struct kernel_signature *signature,

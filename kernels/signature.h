@@ -1,5 +1,6 @@
 /*
- * Signatures of functions that a client defines: text to a struct kernel_function, whose shape rule evaluates them.
+ * Signatures of functions that a client defines: text to a struct kernel_function, whose shape rule
+ * evaluates them.
  *
  *   signature := name "(" [ param { "," param } ] ")"
  *   param     := mode dtype "[" [ expr { "," expr } ] "]" [ "~" ] name      a tensor; ~: with strides
@@ -9,11 +10,12 @@
  *   expr      := term { ("+" | "-") term }      term := factor { ("*" | "/") factor }
  *   factor    := number | name | "(" expr ")"
  *
- * A name in an expression is an integer scalar of the call, or a dimension. A dimension is bound by the first argument that
- * shows it bare; one that no argument shows bare is refused here, so that binding can only fail for want of a shape.
+ * A name in an expression is an integer scalar of the call, or a dimension. A dimension is bound by
+ * the first argument that shows it bare; one that no argument shows bare is refused here, so that
+ * binding can only fail for want of a shape.
  *
- * The text may come from anywhere: every count and depth has a limit, arithmetic is checked. Client and worker use the same
- * code. Plain data after parsing: any thread may read.
+ * The text may come from anywhere: every count and depth has a limit, arithmetic is checked. Client
+ * and worker use the same code. Plain data after parsing: any thread may read.
  */
 #ifndef KERNELS_SIGNATURE_H
 #define KERNELS_SIGNATURE_H
@@ -103,8 +105,8 @@ struct kernel_scope {
 /* A C identifier of at most KERNEL_NAME_BYTES_MAX bytes. */
 bool kernel_name_ok(const char *name);
 /*
- * EINVAL or ELIMIT: err says at which byte, and what is expected there. On success *out_signature is the caller's, and ends with
- * kernel_signature_destroy().
+ * EINVAL or ELIMIT: err says at which byte, and what is expected there. On success *out_signature
+ * is the caller's, and ends with kernel_signature_destroy().
  */
 plasmon_status_t kernel_signature_parse(const char *text,
                                         struct kernel_signature **out_signature,

@@ -1,13 +1,14 @@
 /*
- * Words and expressions of signatures. Recursive descent over one string; the only recursion, parentheses, is bounded by
- * KERNEL_DEPTH_MAX, and so is the stack that an expression needs when it is evaluated.
+ * Words and expressions of signatures. Recursive descent over one string; the only recursion,
+ * parentheses, is bounded by KERNEL_DEPTH_MAX, and so is the stack that an expression needs when it
+ * is evaluated.
  */
 #include "kernels/signature_int.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ words */
+/* -------------------------------------------------------------------------------- words */
 
 static bool is_first(char c)
 {
@@ -122,7 +123,7 @@ const char *kernel_parser_keep(struct kernel_signature *signature, struct kernel
     return name;
 }
 
-/* ------------------------------------------------------------------------------------------------ expressions */
+/* -------------------------------------------------------------------------- expressions */
 
 static plasmon_status_t node_add(struct kernel_parser *parser, struct kernel_node node)
 {

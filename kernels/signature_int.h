@@ -1,6 +1,6 @@
 /*
- * Inside of the parser of signatures: a place in the text, words, and expressions. signature_expr.c has them, signature_parse.c the
- * parameters and the whole.
+ * Inside of the parser of signatures: a place in the text, words, and expressions. signature_expr.c
+ * has them, signature_parse.c the parameters and the whole.
  */
 #ifndef KERNELS_SIGNATURE_INT_H
 #define KERNELS_SIGNATURE_INT_H

@@ -1,6 +1,7 @@
 /*
- * Signatures from text: parameters, and the whole. Names are resolved when all parameters are known, since a scalar may come after the
- * tensor whose dimension it names. See signature.h for the grammar.
+ * Signatures from text: parameters, and the whole. Names are resolved when all parameters are
+ * known, since a scalar may come after the tensor whose dimension it names. See signature.h for the
+ * grammar.
  */
 #include "kernels/signature_int.h"
 
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ parameters */
+/* --------------------------------------------------------------------------- parameters */
 
 static uint32_t dtype_of(struct kernel_word word)
 {
@@ -261,7 +262,7 @@ static plasmon_status_t parse_param(struct kernel_parser *parser)
     return status == PLASMON_OK ? slot_add(parser, &slot) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ the whole */
+/* ---------------------------------------------------------------------------- the whole */
 
 static plasmon_status_t resolve_symbol(const struct kernel_parser *parser,
                                        struct kernel_symbol *symbol)

@@ -1,6 +1,6 @@
 /*
- * Numbers as unsigned integers of the same order, for sorting by digits: -0 and 0 are equal, and every NaN comes after
- * everything else. Shared by the CPU and the CUDA variants.
+ * Numbers as unsigned integers of the same order, for sorting by digits: -0 and 0 are equal, and
+ * every NaN comes after everything else. Shared by the CPU and the CUDA variants.
  */
 #ifndef KERNELS_SORT_KEY_H
 #define KERNELS_SORT_KEY_H

@@ -1,6 +1,6 @@
 /*
- * Views of arguments: the same memory seen with other dimensions and strides. A transpose, a permutation and a part of a
- * concatenation are all copies between such views, on every device.
+ * Views of arguments: the same memory seen with other dimensions and strides. A transpose, a
+ * permutation and a part of a concatenation are all copies between such views, on every device.
  */
 #include "kernels/kernel_int.h"
 

@@ -1,10 +1,11 @@
 /*
  * Walking strided arrays together, on any device.
  *
- * A walk holds up to KERNEL_WALK_MAX arrays of one (broadcast) shape. Merged, it has no dimensions of length 1, and
- * neighbours that are contiguous in every array are one dimension: a dense array becomes one long run whatever its
- * shape. The order stays C order. On a CPU the walk itself calls an inner function for each run of the last dimension;
- * GPU kernels take the merged dimensions and strides as they are.
+ * A walk holds up to KERNEL_WALK_MAX arrays of one (broadcast) shape. Merged, it has no dimensions
+ * of length 1, and neighbours that are contiguous in every array are one dimension: a dense array
+ * becomes one long run whatever its shape. The order stays C order. On a CPU the walk itself calls
+ * an inner function for each run of the last dimension; GPU kernels take the merged dimensions and
+ * strides as they are.
  */
 #ifndef KERNELS_WALK_H
 #define KERNELS_WALK_H

@@ -1,21 +1,27 @@
 /*
- * accept4() of a process that serves, in front of libc's: connections never take the last descriptors, and who is nobody costs next to nothing.
+ * accept4() of a process that serves, in front of libc's: connections never take the last
+ * descriptors, and who is nobody costs next to nothing.
  *
- * WHY  When accept4() fails for want of descriptors the core (1.51, and later ones) never listens at that address again: one flood
- * of connections would make a head deaf for good. The core has no limit of connections, and hands TLS only to those
- * that it has accepted itself. But its call goes through the dynamic linker, which finds this function first.
+ * WHY  When accept4() fails for want of descriptors the core (1.51, and later ones) never listens
+ * at that address again: one flood of connections would make a head deaf for good. The core has no
+ * limit of connections, and hands TLS only to those that it has accepted itself. But its call goes
+ * through the dynamic linker, which finds this function first.
  *
- * HOW  The kernel gives out the lowest free number. So a connection whose number is accept_fd_max or more says that so many
- * descriptors are in use: it is closed at once, and the next one is looked at. Descriptors below stay as they were, above there are
- * RPC_DESCRIPTORS_SPARE for everything else that the process opens. If that uses these up, too, nobody is there to
- * be accepted, and the listener goes on with the next who comes.
+ * HOW  The kernel gives out the lowest free number. So a connection whose number is accept_fd_max
+ * or more says that so many descriptors are in use: it is closed at once, and the next one is
+ * looked at. Descriptors below stay as they were, above there are RPC_DESCRIPTORS_SPARE for
+ * everything else that the process opens. If that uses these up, too, nobody is there to be
+ * accepted, and the listener goes on with the next who comes.
  *
- * NOBODY  A connection that the core takes over costs it two tenths of a millisecond, whatever becomes of it. One that has been closed again, or
- * begins otherwise than a peer does, is closed here, for a hundredth of that; one that has not made a call yet waits in a room of its own (room.c),
- * where the one that is there for longest gives way when no descriptor is left for others.
+ * NOBODY  A connection that the core takes over costs it two tenths of a millisecond, whatever
+ * becomes of it. One that has been closed again, or begins otherwise than a peer does, is closed
+ * here, for a hundredth of that; one that has not made a call yet waits in a room of its own
+ * (room.c), where the one that is there for longest gives way when no descriptor is left for
+ * others.
  *
- * Only in programs that make a server, which call rpc_accept_guard(): others that link this folder and accept something of their own (workers,
- * for the bulk channel) have this function in front of libc's as well, and it does for them what that one does.
+ * Only in programs that make a server, which call rpc_accept_guard(): others that link this folder
+ * and accept something of their own (workers, for the bulk channel) have this function in front of
+ * libc's as well, and it does for them what that one does.
  */
 #include <errno.h>
 #include <fcntl.h>

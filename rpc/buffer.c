@@ -1,6 +1,6 @@
 /*
- * Memory of messages. A buffer that is sent becomes a slice of gRPC's without a copy; the core frees it when its bytes are in
- * the kernel.
+ * Memory of messages. A buffer that is sent becomes a slice of gRPC's without a copy; the core
+ * frees it when its bytes are in the kernel.
  */
 #include "rpc/grpc_int.h"
 

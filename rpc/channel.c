@@ -1,9 +1,10 @@
 /*
- * Client channels: how to connect, the token, blocking unary calls, and the reason when there is no connection.
+ * Client channels: how to connect, the token, blocking unary calls, and the reason when there is no
+ * connection.
  *
- * THE WATCH  The core reconnects only while somebody polls for the channel. The loop's thread always polls, and a pending
- * watch of the channel's state makes it poll for this channel even when it has no stream. The watch comes back when the
- * channel is destroyed, and then frees it.
+ * THE WATCH  The core reconnects only while somebody polls for the channel. The loop's thread
+ * always polls, and a pending watch of the channel's state makes it poll for this channel even when
+ * it has no stream. The watch comes back when the channel is destroyed, and then frees it.
  */
 #include "rpc/grpc_int.h"
 
@@ -19,7 +20,10 @@
 #define CHANNEL_EXPLAIN_MS  100u
 #define CHANNEL_MISTRUST_MS 500u
 
-/* study: keepalive finds a frozen peer in 15 s; without max_pings 0 it stops after two pings on a silent stream. */
+/*
+ * study: keepalive finds a frozen peer in 15 s; without max_pings 0 it stops after two pings on a
+ * silent stream.
+ */
 static const struct {
     const char *name;
     int value;
@@ -43,8 +47,9 @@ static const struct {
 };
 
 /*
- * What the core calls this target; pl_free it. Several addresses, "10.0.0.1:4711,10.0.0.2:4711" or "[fd00::1]:4711,[fd00::2]:4711", are tried in
- * their order until one answers, at each connection anew: a head, and the one that stands by for it.
+ * What the core calls this target; pl_free it. Several addresses, "10.0.0.1:4711,10.0.0.2:4711" or
+ * "[fd00::1]:4711,[fd00::2]:4711", are tried in their order until one answers, at each connection
+ * anew: a head, and the one that stands by for it.
  */
 static char *channel_uri(const char *target)
 {
@@ -92,7 +97,7 @@ static grpc_channel *channel_connect(const struct rpc_channel *channel, int fd,
     return core;
 }
 
-/* ------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 static void channel_free(struct rpc_channel *channel)
 {
@@ -260,8 +265,9 @@ grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *
 }
 
 /*
- * Credentials are for the life of the core's channel, so new ones need a new channel. Calls of the old one have a hold on it; its
- * watch comes back when it is destroyed, and goes on with the new one.
+ * Credentials are for the life of the core's channel, so new ones need a new channel. Calls of the
+ * old one have a hold on it; its watch comes back when it is destroyed, and goes on with the new
+ * one.
  */
 void rpc_channel_refresh(struct rpc_channel *channel)
 {
@@ -332,7 +338,7 @@ grpc_op rpc_channel_metadata_op(struct rpc_channel *channel, bool wait_for_ready
     return op;
 }
 
-/* ------------------------------------------------------------------------------------------ unary */
+/* -------------------------------------------------------------------------------- unary */
 
 /* One unary call with a queue of its own, which the calling thread polls: it works whatever the loop does. */
 struct channel_unary {

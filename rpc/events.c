@@ -1,7 +1,8 @@
 /*
- * Where gRPC waits for its sockets is one epoll descriptor, which it makes when it starts and tells nobody. It is the one that is there afterwards and was not before; or the
- * last one, if none is new, for gRPC ends some time after it was told to, or not at all. Where several are new another thread made one in the meantime: it stays
- * unknown, and loops pause without it (loop_grpc.c).
+ * Where gRPC waits for its sockets is one epoll descriptor, which it makes when it starts and tells
+ * nobody. It is the one that is there afterwards and was not before; or the last one, if none is
+ * new, for gRPC ends some time after it was told to, or not at all. Where several are new another
+ * thread made one in the meantime: it stays unknown, and loops pause without it (loop_grpc.c).
  */
 #include "rpc/grpc_int.h"
 

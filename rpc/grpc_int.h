@@ -1,9 +1,10 @@
 /*
  * Inside rpc/, for the files that speak to gRPC C core. Its rules that shape this code:
  *
- *   - The thread in grpc_completion_queue_next() is also the one that does the I/O, so a loop's thread is always in there.
- *   - A call takes one batch at a time from one thread at a time (so: a lock a call), and at most one send and one receive
- *     may be outstanding.
+ *   - The thread in grpc_completion_queue_next() is also the one that does the I/O, so a loop's
+ *     thread is always in there.
+ *   - A call takes one batch at a time from one thread at a time (so: a lock a call), and at most
+ *     one send and one receive may be outstanding.
  *   - What an operation fills in belongs to the core until its tag came out of the queue.
  *   - Status says nothing about the other tags of the call: a call is freed when all its batches are back.
  */
@@ -49,7 +50,7 @@ int rpc_events_fd(void);
 void rpc_events_init(void);
 void rpc_events_finish(void);
 
-/* ------------------------------------------------------------------------------------------ status and metadata */
+/* ------------------------------------------------------------------ status and metadata */
 
 grpc_status_code rpc_status_to_grpc(plasmon_status_t status);
 /* Our own number travels beside gRPC's: trailing metadata "plasmon-status". */
@@ -72,7 +73,7 @@ char *rpc_token_of_metadata(const grpc_metadata_array *metadata);
 /* Takes as long for a wrong token as for a right one of its length. */
 bool rpc_token_equal(const char *want, const char *got);
 
-/* ------------------------------------------------------------------------------------------ bytes */
+/* -------------------------------------------------------------------------------- bytes */
 
 /* A byte buffer that owns `buffer`. */
 grpc_byte_buffer *rpc_bytes_of_buffer(struct rpc_buffer *buffer);
@@ -87,7 +88,7 @@ struct rpc_received {
 bool rpc_received_open(struct rpc_received *received, grpc_byte_buffer *buffer);
 void rpc_received_close(struct rpc_received *received);
 
-/* ------------------------------------------------------------------------------------------ streams over gRPC */
+/* -------------------------------------------------------------------- streams over gRPC */
 
 enum rpc_ending {
     RPC_ENDING_NOT,
@@ -101,8 +102,8 @@ struct rpc_stream_grpc {
     size_t message_bytes_max;
     grpc_call *call;
 
-    struct pl_mutex
-        lock; /* rank PL_RANK_RPC; guards starting batches, and the rest of this block */
+    /* rank PL_RANK_RPC; guards starting batches, and the rest of this block */
+    struct pl_mutex lock;
     struct rpc_queue queue;
     bool open; /* initial metadata are on their way: messages may be sent */
     bool sending;
@@ -113,8 +114,8 @@ struct rpc_stream_grpc {
     plasmon_status_t status;
     char *why; /* owned; NULL: "" */
 
-    struct rpc_tag
-        first_tag; /* client: initial metadata both ways; server: initial metadata sent */
+    /* client: initial metadata both ways; server: initial metadata sent */
+    struct rpc_tag first_tag;
     struct rpc_tag end_tag; /* client: status; server: closed */
     struct rpc_tag recv_tag;
     struct rpc_tag send_tag;
@@ -136,8 +137,8 @@ struct rpc_stream_grpc {
 
     /* Server only. */
     int cancelled;
-    bool
-        open_to_all; /* counted apart: who has no token cannot take the streams of others */
+    /* counted apart: who has no token cannot take the streams of others */
+    bool open_to_all;
     struct rpc_server *owner;
     struct pl_list link; /* in owner->streams */
 };
@@ -145,7 +146,10 @@ struct rpc_stream_grpc {
 extern const struct rpc_stream_impl rpc_stream_grpc_impl;
 plasmon_status_t rpc_stream_grpc_init(struct rpc_stream_grpc *stream, struct rpc_loop *loop,
                                       bool server, size_t message_bytes_max) PL_MUST_CHECK;
-/* Start a batch of the stream's call; counts it. The core refuses only what is against its rules: that stops the program. */
+/*
+ * Start a batch of the stream's call; counts it. The core refuses only what is against its rules:
+ * that stops the program.
+ */
 void rpc_stream_batch_locked(struct rpc_stream_grpc *stream, const grpc_op *ops,
                              size_t count, struct rpc_tag *tag);
 void rpc_stream_receive_locked(struct rpc_stream_grpc *stream);
@@ -162,7 +166,7 @@ void rpc_stream_client_finish(struct rpc_stream_grpc *stream);
 void rpc_stream_server_send_status_locked(struct rpc_stream_grpc *stream);
 void rpc_stream_server_finish(struct rpc_stream_grpc *stream);
 
-/* ------------------------------------------------------------------------------------------ channels */
+/* ----------------------------------------------------------------------------- channels */
 
 struct rpc_channel {
     struct rpc_loop *loop;
@@ -188,17 +192,20 @@ plasmon_status_t rpc_channel_mistrust(struct rpc_channel *channel, uint32_t time
 grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *queue,
                             const char *path, gpr_timespec deadline);
 grpc_op rpc_channel_metadata_op(struct rpc_channel *channel, bool wait_for_ready);
-/* Why is there no connection? Tells one that is silent from one that is not there, and asks the core; blocks for some tenths of a second. */
+/*
+ * Why is there no connection? Tells one that is silent from one that is not there, and asks the
+ * core; blocks for some tenths of a second.
+ */
 void rpc_channel_explain(struct rpc_channel *channel, struct pl_err *err,
                          uint32_t waited_ms);
 
-/* ------------------------------------------------------------------------------------------ servers */
+/* ------------------------------------------------------------------------------ servers */
 
 /* What the core was given last for one address, so that it is told of new certificates only. */
 struct rpc_tls_listener {
     struct trust_source *source; /* lent; NULL: in the clear */
-    struct pl_mutex
-        lock; /* rank PL_RANK_RPC; guards pems, since the core asks on threads of its own */
+    /* rank PL_RANK_RPC; guards pems, since the core asks on threads of its own */
+    struct pl_mutex lock;
     struct trust_pems *pems; /* held */
 };
 
@@ -259,15 +266,18 @@ plasmon_status_t rpc_address_listen(struct rpc_address *address, struct rpc_serv
                                     const char *text, struct pl_err *err) PL_MUST_CHECK;
 void rpc_address_finish(struct rpc_address *address);
 
-/* Both take the call and what the core gave with it, and never fail outwardly: what cannot be served is refused. */
+/*
+ * Both take the call and what the core gave with it, and never fail outwardly: what cannot be
+ * served is refused.
+ */
 void rpc_server_accept_stream(struct rpc_server_method *method, grpc_call *call,
                               const grpc_metadata_array *metadata);
 void rpc_server_accept_unary(struct rpc_server_method *method, grpc_call *call,
                              const grpc_metadata_array *metadata,
                              grpc_byte_buffer *payload);
 /*
- * May this call go on? By its token and the certificate behind its connection. EAUTH: why not, and what to do. *out_identity is owned; NULL:
- * there is none.
+ * May this call go on? By its token and the certificate behind its connection. EAUTH: why not, and
+ * what to do. *out_identity is owned; NULL: there is none.
  */
 plasmon_status_t rpc_server_check(const struct rpc_server_method *method, grpc_call *call,
                                   const char *token, int *out_token_index,

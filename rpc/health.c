@@ -4,7 +4,8 @@
  *   HealthCheckRequest   { string service = 1; }
  *   HealthCheckResponse  { enum status = 1; }    1 SERVING, 3 SERVICE_UNKNOWN
  *
- * Open to everyone: those who ask (Kubernetes, load balancers) have no token, and the answer says only that we are here.
+ * Open to everyone: those who ask (Kubernetes, load balancers) have no token, and the answer says
+ * only that we are here.
  */
 #include "rpc/grpc_int.h"
 

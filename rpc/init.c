@@ -1,6 +1,7 @@
 /*
- * Start and end of gRPC in this process. Its threads are born with every signal blocked, so that signals go to the threads
- * that wait for them; its log becomes ours, at debug: the errors it writes there are what it also reports by status.
+ * Start and end of gRPC in this process. Its threads are born with every signal blocked, so that
+ * signals go to the threads that wait for them; its log becomes ours, at debug: the errors it
+ * writes there are what it also reports by status.
  */
 #include "rpc/grpc_int.h"
 
@@ -14,8 +15,9 @@ static void init_log(gpr_log_func_args *args)
 }
 
 /*
- * Abseil built without NDEBUG keeps a graph of all its locks, under a lock of the process, and looks into it at each one. That is for those who look for mistakes
- * in gRPC, and costs a fifth of what a message does.
+ * Abseil built without NDEBUG keeps a graph of all its locks, under a lock of the process, and
+ * looks into it at each one. That is for those who look for mistakes in gRPC, and costs a fifth of
+ * what a message does.
  */
 #ifdef RPC_ABSL_DEADLOCK
 void rpc_absl_detect_deadlocks(int mode) __asm__(RPC_ABSL_DEADLOCK);

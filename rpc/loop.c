@@ -1,18 +1,23 @@
 /*
- * Loops: posts, timers, the tick and the idle callback, over a backend that waits for events (loop_grpc.c, loopback.c).
+ * Loops: posts, timers, the tick and the idle callback, over a backend that waits for events
+ * (loop_grpc.c, loopback.c).
  *
- * One turn: run what is due, wait for one event, handle it. While events keep coming the wait is only a look; when the look
- * finds nothing the burst is over, and `idle` is called before the thread sleeps. So that a burst without end does not
- * starve what idle sends, it is also called every LOOP_BURST_EVENTS, and every LOOP_BURST_NS as long as not many things are under way: then
+ * One turn: run what is due, wait for one event, handle it. While events keep coming the wait is
+ * only a look; when the look finds nothing the burst is over, and `idle` is called before the
+ * thread sleeps. So that a burst without end does not starve what idle sends, it is also called
+ * every LOOP_BURST_EVENTS, and every LOOP_BURST_NS as long as not many things are under way: then
  * somebody may have nothing to do until he is sent the first of them.
  *
- * What nobody waits for can be left for after idle (rpc_loop_late()): who had nothing to do before this burst, and has little under way, is waited for.
- * Then the loop looks once more before it sleeps, and the burst goes on without.
+ * What nobody waits for can be left for after idle (rpc_loop_late()): who had nothing to do before
+ * this burst, and has little under way, is waited for. Then the loop looks once more before it
+ * sleeps, and the burst goes on without.
  *
- * A thread whose last event was a moment ago does not fall asleep: it looks again after short pauses (base/linger.h).
+ * A thread whose last event was a moment ago does not fall asleep: it looks again after short
+ * pauses (base/linger.h).
  *
- * WAKING  The first post (or stop, or earlier timer) wakes the backend and sets wake_pending; others find it set and only
- * add to the list. The thread clears it under the lock in the moment it takes the list, so none is left behind.
+ * WAKING  The first post (or stop, or earlier timer) wakes the backend and sets wake_pending;
+ * others find it set and only add to the list. The thread clears it under the lock in the moment it
+ * takes the list, so none is left behind.
  */
 #include "rpc/rpc_int.h"
 
@@ -26,8 +31,8 @@
 #include "base/log.h"
 
 #define LOOP_BURST_EVENTS 64u
-#define LOOP_BURST_NS \
-    UINT64_C(50000) /* as long as it takes until who waits has it anyhow */
+/* as long as it takes until who waits has it anyhow */
+#define LOOP_BURST_NS UINT64_C(50000)
 
 struct rpc_post {
     void (*fn)(void *user);
@@ -114,7 +119,7 @@ void rpc_loop_set_many(struct rpc_loop *loop, bool (*many)(void *user), void *us
     loop->many_user = user;
 }
 
-/* ------------------------------------------------------------------------------------------ timers */
+/* ------------------------------------------------------------------------------- timers */
 
 void rpc_timer_init(struct rpc_timer *timer, void (*fn)(struct rpc_timer *timer))
 {
@@ -181,7 +186,7 @@ static uint64_t loop_run_timers(struct rpc_loop *loop, uint64_t now)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ running */
+/* ------------------------------------------------------------------------------ running */
 
 static uint64_t loop_run_tick(struct rpc_loop *loop, uint64_t now)
 {

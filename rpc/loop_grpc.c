@@ -1,8 +1,8 @@
 /*
  * The backend of a loop that is one completion queue of gRPC.
  *
- * Waking it from another thread: a batch of no operations puts its tag into the queue of its call at once. The call is one of
- * a lame channel, which exists without a target or a socket.
+ * Waking it from another thread: a batch of no operations puts its tag into the queue of its call
+ * at once. The call is one of a lame channel, which exists without a target or a socket.
  */
 #include "rpc/grpc_int.h"
 
@@ -53,8 +53,9 @@ void rpc_loop_ring(struct rpc_loop *base)
 }
 
 /*
- * What comes over a socket is seen at once, what other threads put into the queue when they ring. Who just misses the ring, or has what came for this loop brought by
- * another loop's thread (they share the descriptor), sees it when the pause is over.
+ * What comes over a socket is seen at once, what other threads put into the queue when they ring.
+ * Who just misses the ring, or has what came for this loop brought by another loop's thread (they
+ * share the descriptor), sees it when the pause is over.
  */
 static bool loop_grpc_pause(struct rpc_loop *base, uint64_t pause_ns)
 {

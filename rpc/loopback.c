@@ -1,12 +1,14 @@
 /*
- * Streams inside one process, without gRPC, and a loop for them: the same face and the same order of callbacks, on nothing
- * but a mutex and posts, so that the thread sanitizer sees every access. (gRPC is not built for it.)
+ * Streams inside one process, without gRPC, and a loop for them: the same face and the same order
+ * of callbacks, on nothing but a mutex and posts, so that the thread sanitizer sees every access.
+ * (gRPC is not built for it.)
  *
  * End a stands for a client, end b for a server, which matters only for what the other side hears of a close.
  *
- * Everything that an end's user hears comes from end_run() on that end's loop: the messages in its inbox, `writable`, and
- * last `closed`. Whoever changes something that concerns an end posts end_run() for it. A message that was put into the
- * other's inbox is "in flight" until it was delivered there.
+ * Everything that an end's user hears comes from end_run() on that end's loop: the messages in its
+ * inbox, `writable`, and last `closed`. Whoever changes something that concerns an end posts
+ * end_run() for it. A message that was put into the other's inbox is "in flight" until it was
+ * delivered there.
  *
  * `refs` counts the ends that have not closed and the posts that have not run; the last one frees both ends.
  */
@@ -80,7 +82,7 @@ static void pair_release_unlock(struct loopback *pair)
     pl_free(pair);
 }
 
-/* ------------------------------------------------------------------------------------------ what users call */
+/* ---------------------------------------------------------------------- what users call */
 
 static plasmon_status_t loopback_send(struct rpc_stream *stream, uint8_t *bytes,
                                       size_t length)
@@ -138,7 +140,7 @@ static void loopback_close(struct rpc_stream *stream, plasmon_status_t status,
     pl_mutex_unlock(&end->pair->lock);
 }
 
-/* ------------------------------------------------------------------------------------------ what users hear */
+/* ---------------------------------------------------------------------- what users hear */
 
 static void end_deliver_locked(struct loopback_end *end)
 {
@@ -202,8 +204,8 @@ static void end_run(void *user)
     }
 
     /*
-     * Ours comes after the other side's, unless the other side closed as well; and after what came while `writable` ran, for which this is
-     * posted again.
+     * Ours comes after the other side's, unless the other side closed as well; and after what came
+     * while `writable` ran, for which this is posted again.
      */
     if (!end->finished && (other->closed_here || other->finished) &&
         (end->closed_here || end->inbox.first == NULL)) {
@@ -252,7 +254,7 @@ plasmon_status_t rpc_loopback_create(struct rpc_loop *loop_a, struct rpc_stream 
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ the loop */
+/* ----------------------------------------------------------------------------- the loop */
 
 struct loopback_loop {
     struct rpc_loop base;

@@ -1,33 +1,43 @@
 /*
  * The waiting room: connections that have not yet said what a peer begins with.
  *
- * WHY  A connection that the core takes over costs it two tenths of a millisecond and 17 KiB, on the thread that serves everybody, whatever becomes of it.
- * Whoever says nothing, dribbles, or begins well and asks for nothing should not get so far. So accept4() (accept.c) leaves it here, where it costs a descriptor and a
- * line of a table, until its first request has arrived: the preface of HTTP/2, its SETTINGS, and the whole first frame of HEADERS; where TLS is spoken, the
- * whole first record of it. Who has not said that after wait_ms is hung up on; who begins otherwise at once. When the room is full the one that
- * was here for longest gives way: newcomers who speak get in beside any number of strangers who do not.
+ * WHY  A connection that the core takes over costs it two tenths of a millisecond and 17 KiB, on
+ * the thread that serves everybody, whatever becomes of it. Whoever says nothing, dribbles, or
+ * begins well and asks for nothing should not get so far. So accept4() (accept.c) leaves it here,
+ * where it costs a descriptor and a line of a table, until its first request has arrived: the
+ * preface of HTTP/2, its SETTINGS, and the whole first frame of HEADERS; where TLS is spoken, the
+ * whole first record of it. Who has not said that after wait_ms is hung up on; who begins otherwise
+ * at once. When the room is full the one that was here for longest gives way: newcomers who speak
+ * get in beside any number of strangers who do not.
  *
- * THE GREETING  A peer of gRPC makes no call before it has heard the server's SETTINGS. So the room says some that change nothing, when it has the peer's. The core says its
- * own later, which is as good: they may come at any time. But the peer acknowledges both, the first time before the core has said anything. Version 1.51 of the
- * core takes that well, later ones end the connection. With any core but those that are known to take it (greets()) nobody is greeted, and
- * who has said SETTINGS is the core's.
+ * THE GREETING  A peer of gRPC makes no call before it has heard the server's SETTINGS. So the room
+ * says some that change nothing, when it has the peer's. The core says its own later, which is as
+ * good: they may come at any time. But the peer acknowledges both, the first time before the core
+ * has said anything. Version 1.51 of the core takes that well, later ones end the connection. With
+ * any core but those that are known to take it (greets()) nobody is greeted, and who has said
+ * SETTINGS is the core's.
  *
- * BACK TO THE CORE  It takes a connection only as the answer of accept4() at the listener by which it came, and calls that only when
- * the kernel says that somebody is there. So for one that is ready the room connects to the listener itself, and hangs up: a knock.
- * accept4() looks here first, before it asks the kernel. No knock is lost: the room puts the connection into `ready` before it knocks,
- * and accept4() looks into `ready` before it finds that nobody is there; so either it finds the connection, or the knock comes after it
- * looked, and the kernel wakes the core once more. A knock that finds the listener's queue full may as well not be: whoever is in that queue
- * makes the core call accept4(). One knock is under way at a time (`knocked`, which accept4() clears before it looks), and while somebody is ready it is repeated every
- * KNOCK_MS, which is for a knock that was thrown away on its way (a firewall).
+ * BACK TO THE CORE  It takes a connection only as the answer of accept4() at the listener by which
+ * it came, and calls that only when the kernel says that somebody is there. So for one that is
+ * ready the room connects to the listener itself, and hangs up: a knock. accept4() looks here
+ * first, before it asks the kernel. No knock is lost: the room puts the connection into `ready`
+ * before it knocks, and accept4() looks into `ready` before it finds that nobody is there; so
+ * either it finds the connection, or the knock comes after it looked, and the kernel wakes the core
+ * once more. A knock that finds the listener's queue full may as well not be: whoever is in that
+ * queue makes the core call accept4(). One knock is under way at a time (`knocked`, which accept4()
+ * clears before it looks), and while somebody is ready it is repeated every KNOCK_MS, which is for
+ * a knock that was thrown away on its way (a firewall).
  *
- * A listener at which nobody can knock (its own host does not reach its address) is found out when its first connection comes, and
- * has no room: its connections go to the core as they are.
+ * A listener at which nobody can knock (its own host does not reach its address) is found out when
+ * its first connection comes, and has no room: its connections go to the core as they are.
  *
- * WHO OWNS A DESCRIPTOR  `guests` is by descriptor. One that is WAITING or READY is the room's, and only somebody with the lock closes it or gives it away,
- * after its state was changed. An event of the room's thread may be about a descriptor that was closed meanwhile and is another guest's by now: what is looked
- * at is what is there, so that does no harm.
+ * WHO OWNS A DESCRIPTOR  `guests` is by descriptor. One that is WAITING or READY is the room's, and
+ * only somebody with the lock closes it or gives it away, after its state was changed. An event of
+ * the room's thread may be about a descriptor that was closed meanwhile and is another guest's by
+ * now: what is looked at is what is there, so that does no harm.
  *
- * Threads: any may call; the room has one of its own, while there is a server that listens. Nothing here waits but that thread.
+ * Threads: any may call; the room has one of its own, while there is a server that listens. Nothing
+ * here waits but that thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -65,14 +75,14 @@
 #define TLS_HEADER     5u
 #define TLS_HANDSHAKE  0x16
 #define TLS_MAJOR      3
-#define LENGTH_MAX \
-    (1u << 14) /* of a record of TLS, and of a frame before settings were exchanged */
+/* of a record of TLS, and of a frame before settings were exchanged */
+#define LENGTH_MAX (1u << 14)
 
 enum guest_state { NOBODY = 0, WAITING, READY };
 
 struct guest {
-    struct pl_list
-        link; /* of `waiting`, in the order in which they came, or of its listener's `ready` */
+    /* of `waiting`, in the order in which they came, or of its listener's `ready` */
+    struct pl_list link;
     uint64_t since_ns;
     unsigned listener;
     enum guest_state state;
@@ -107,7 +117,7 @@ static struct guest guests[RPC_DESCRIPTORS_MAX]; /* by descriptor; the lock's, t
 static pthread_mutex_t life =
     PTHREAD_MUTEX_INITIALIZER; /* over the beginning and the end, outside of the lock */
 
-/* ------------------------------------------------------------------------------------------ what was said */
+/* ------------------------------------------------------------------------ what was said */
 
 static atomic_uchar tls_ports[UINT16_MAX + 1]; /* how many servers speak TLS at each */
 
@@ -204,14 +214,18 @@ enum rpc_beginning rpc_beginning(int fd)
         return errno == EAGAIN || errno == EINTR ? RPC_BEGINS_SLOWLY : RPC_BEGINS_AS_NOBODY;
     }
     if (got == 0 || poll(&end, 1, 0) != 0 || ioctl(fd, FIONREAD, &there) != 0) {
-        return RPC_BEGINS_AS_NOBODY; /* it has gone again: the core ends the calls of one that does not write any more */
+        /* it has gone again: the core ends the calls of one that does not write any more */
+        return RPC_BEGINS_AS_NOBODY;
     }
     said.got   = (size_t)got;
     said.there = (size_t)there;
     return speaks_tls(fd) ? beginning_of_tls(&said) : beginning_of_http(&said);
 }
 
-/* What it takes well to hear SETTINGS acknowledged that it has not said: the core's own version, which is not gRPC's. */
+/*
+ * What it takes well to hear SETTINGS acknowledged that it has not said: the core's own version,
+ * which is not gRPC's.
+ */
 static bool greets(void)
 {
     return strncmp(grpc_version_string(), "29.", 3) == 0; /* gRPC 1.51 */
@@ -235,7 +249,7 @@ void rpc_refuse_tls(int fd)
     (void)greet(fd);                                     /* the same */
 }
 
-/* ------------------------------------------------------------------------------------------ listeners */
+/* ---------------------------------------------------------------------------- listeners */
 
 /* Does not wait: the queue of the other side is the kernel's. -1: it was refused; errno says why. */
 static int knock_at(const struct sockaddr_storage *address, socklen_t bytes)
@@ -277,7 +291,10 @@ static bool listener_is_reached(const struct room_listener *listener)
     return reached;
 }
 
-/* Slots of others are taken when no fresh one is left and they have no guests. LISTENERS: there is none, or no room for this one. */
+/*
+ * Slots of others are taken when no fresh one is left and they have no guests. LISTENERS: there is
+ * none, or no room for this one.
+ */
 static unsigned listener_find_locked(int fd)
 {
     unsigned slot = LISTENERS, fresh = LISTENERS;
@@ -312,7 +329,7 @@ static unsigned listener_find_locked(int fd)
     return listener->reached ? slot : LISTENERS;
 }
 
-/* ------------------------------------------------------------------------------------------ guests */
+/* ------------------------------------------------------------------------------- guests */
 
 static struct guest *guest_oldest_locked(void)
 {
@@ -436,7 +453,7 @@ bool rpc_room_give_way(void)
     return guest != NULL;
 }
 
-/* ------------------------------------------------------------------------------------------ the thread */
+/* --------------------------------------------------------------------------- the thread */
 
 /* At one listener where somebody is ready and nobody has knocked. false: there is none. */
 static bool knock_next(void)

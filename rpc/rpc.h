@@ -1,12 +1,16 @@
 /*
- * rpc: gRPC C core behind a small face. Bidirectional streams of messages and unary calls; one completion queue and one
- * thread a loop, so that all callbacks of a loop are serial. No policy: what a message means is wire/'s business.
+ * rpc: gRPC C core behind a small face. Bidirectional streams of messages and unary calls; one
+ * completion queue and one thread a loop, so that all callbacks of a loop are serial. No policy:
+ * what a message means is wire/'s business.
  *
- * TLS is for TCP: Unix sockets and given descriptors stay within a host, and what guards them is who may open them.
+ * TLS is for TCP: Unix sockets and given descriptors stay within a host, and what guards them is
+ * who may open them.
  *
- * rpc/loopback.c implements the same rpc_stream face inside one process without gRPC, for the thread sanitizer.
+ * rpc/loopback.c implements the same rpc_stream face inside one process without gRPC, for the
+ * thread sanitizer.
  *
- * Threads: callbacks run on the loop's thread. rpc_stream_send, rpc_loop_post and rpc_stream_close: any thread.
+ * Threads: callbacks run on the loop's thread. rpc_stream_send, rpc_loop_post and rpc_stream_close:
+ * any thread.
  */
 #ifndef RPC_RPC_H
 #define RPC_RPC_H
@@ -19,7 +23,7 @@
 #include "base/str.h"
 #include "trust/trust.h"
 
-/* ------------------------------------------------------------------------------------------------ loops */
+/* -------------------------------------------------------------------------------- loops */
 
 struct rpc_loop;
 plasmon_status_t rpc_loop_create(struct rpc_loop **out_loop) PL_MUST_CHECK;
@@ -35,15 +39,18 @@ void rpc_loop_post(struct rpc_loop *loop, void (*fn)(void *user), void *user);
 /* Called on the loop's thread about every interval_ms while the loop runs. */
 void rpc_loop_set_tick(struct rpc_loop *loop, uint32_t interval_ms,
                        void (*tick)(void *user), void *user);
-/* Called when the queue of events ran dry, and within a long burst now and then: the moment to send what was batched up. */
+/*
+ * Called when the queue of events ran dry, and within a long burst now and then: the moment to send
+ * what was batched up.
+ */
 void rpc_loop_set_idle(struct rpc_loop *loop, void (*idle)(void *user), void *user);
 /*
- * Asked while the loop's thread has nothing to do and has not yet fallen asleep: are many things under way, so that what comes may as well
- * come together (base/linger.h)? Without it: no.
+ * Asked while the loop's thread has nothing to do and has not yet fallen asleep: are many things
+ * under way, so that what comes may as well come together (base/linger.h)? Without it: no.
  */
 void rpc_loop_set_many(struct rpc_loop *loop, bool (*many)(void *user), void *user);
 
-/* ------------------------------------------------------------------------------------------------ streams */
+/* ------------------------------------------------------------------------------ streams */
 
 struct rpc_stream;
 struct rpc_stream_ops {
@@ -60,22 +67,26 @@ struct rpc_stream_ops {
 uint8_t *rpc_buffer_create(size_t length) PL_MUST_CHECK;
 void rpc_buffer_destroy(uint8_t *buffer); /* one that was not sent */
 /*
- * Takes `buffer`, even on failure. Queued behind what is there. EAGAIN: more than RPC_QUEUE_BYTES_MAX are queued; ECLOSED;
- * ELIMIT: longer than this side's message_bytes_max.
+ * Takes `buffer`, even on failure. Queued behind what is there. EAGAIN: more than
+ * RPC_QUEUE_BYTES_MAX are queued; ECLOSED; ELIMIT: longer than this side's message_bytes_max.
  */
 #define RPC_QUEUE_BYTES_MAX (64u << 20)
 plasmon_status_t rpc_stream_send(struct rpc_stream *stream, uint8_t *buffer,
                                  size_t length) PL_MUST_CHECK;
 bool rpc_stream_idle(struct rpc_stream *stream); /* nothing in flight, nothing queued */
 /*
- * Ends the stream: `closed` follows, with the same status and why, and no other callback once this was called on the loop's
- * thread. What is queued is still sent (for at most 2 s), except by a client that closes with a status other than OK: that
- * cancels. On a server `status`/`why` reach the client as its close reason; a server sees only OK or ECLOSED.
+ * Ends the stream: `closed` follows, with the same status and why, and no other callback once this
+ * was called on the loop's thread. What is queued is still sent (for at most 2 s), except by a
+ * client that closes with a status other than OK: that cancels. On a server `status`/`why` reach
+ * the client as its close reason; a server sees only OK or ECLOSED.
  */
 void rpc_stream_close(struct rpc_stream *stream, plasmon_status_t status, const char *why);
 /* The peer's bearer token as it came in the metadata, or "". Server side, valid from `accept` on. */
 const char *rpc_stream_token(struct rpc_stream *stream);
-/* Which of the server's tokens that was: rpc_server_config.tokens[index]; RPC_TOKEN_CLUSTER; RPC_TOKEN_NONE: none is needed. */
+/*
+ * Which of the server's tokens that was: rpc_server_config.tokens[index]; RPC_TOKEN_CLUSTER;
+ * RPC_TOKEN_NONE: none is needed.
+ */
 #define RPC_TOKEN_CLUSTER (-1)
 #define RPC_TOKEN_NONE    (-2)
 int rpc_stream_token_index(struct rpc_stream *stream);
@@ -86,27 +97,30 @@ rpc_stream_peer(struct rpc_stream *stream); /* "unix:", "ipv4:127.0.0.1:4711", "
 void rpc_stream_set_user(struct rpc_stream *stream, const struct rpc_stream_ops *ops,
                          void *user);
 
-/* ------------------------------------------------------------------------------------------------ server */
+/* ------------------------------------------------------------------------------- server */
 
 struct rpc_server;
 struct rpc_unary; /* one unary call that waits for its answer */
 struct rpc_method {
     const char *path; /* "/plasmon.v1.Plasmon/Session" */
-    /* Stream methods: a new stream; give it ops with rpc_stream_set_user() before returning. Not OK refuses it. */
+    /*
+     * Stream methods: a new stream; give it ops with rpc_stream_set_user() before returning. Not OK
+     * refuses it.
+     */
     plasmon_status_t (*accept)(void *user, struct rpc_stream *stream, struct pl_err *err);
     /* Unary methods: answer now or later with rpc_unary_reply/rpc_unary_fail. */
     void (*unary)(void *user, struct rpc_unary *call, const uint8_t *bytes, size_t length);
     uint32_t roles; /* TRUST_ROLE_: whose certificates are good for it; 0: any's */
-    bool
-        whole_cluster; /* not for those who are confined to a namespace, by token or certificate */
+    /* not for those who are confined to a namespace, by token or certificate */
+    bool whole_cluster;
 };
 struct rpc_server_config {
     const char *const *
         addresses; /* "unix:/path", "127.0.0.1:0", "[::]:4711"; NULL-terminated; may be NULL */
     const char
         *token; /* "" or NULL: none needed. Else every call but health must carry it .. */
-    const char *
-        token_before; /* .. or this one, which it was until now; "" or NULL: none. Only with a token */
+    /* .. or this one, which it was until now; "" or NULL: none. Only with a token */
+    const char *token_before;
     const char *const *
         tokens; /* .. or one of these, confined; NULL-terminated; NULL: none. Lent until destroyed */
     struct trust_source
@@ -128,8 +142,9 @@ int rpc_server_port(const struct rpc_server *server, size_t index);
 /* Serve one connected socket (takes fd). */
 plasmon_status_t rpc_server_add_fd(struct rpc_server *server, int fd) PL_MUST_CHECK;
 /*
- * Ends every stream with ECLOSED (after a second: cancels), waits, frees; unary calls that were not answered are gone after it.
- * On the loop's thread (rpc_loop_post it to a loop that was started), or when no thread runs the loop.
+ * Ends every stream with ECLOSED (after a second: cancels), waits, frees; unary calls that were not
+ * answered are gone after it. On the loop's thread (rpc_loop_post it to a loop that was started),
+ * or when no thread runs the loop.
  */
 void rpc_server_destroy(struct rpc_server *server);
 void rpc_unary_reply(struct rpc_unary *call, uint8_t *buffer,
@@ -138,7 +153,7 @@ void rpc_unary_fail(struct rpc_unary *call, plasmon_status_t status, const char 
 int rpc_unary_token_index(struct rpc_unary *call);
 const struct trust_identity *rpc_unary_identity(struct rpc_unary *call);
 
-/* ------------------------------------------------------------------------------------------------ client */
+/* ------------------------------------------------------------------------------- client */
 
 struct rpc_channel;
 struct rpc_channel_config {
@@ -155,8 +170,9 @@ void rpc_channel_destroy(
     struct rpc_channel
         *channel); /* after its streams closed; any thread, before its loop is destroyed */
 /*
- * Connecting happens in the background (wait-for-ready up to connect_timeout_ms, then closed with ECONNECT and the cause). When one side does
- * not trust the other, waiting does not help: closed with EAUTH and the cause, soon.
+ * Connecting happens in the background (wait-for-ready up to connect_timeout_ms, then closed with
+ * ECONNECT and the cause). When one side does not trust the other, waiting does not help: closed
+ * with EAUTH and the cause, soon.
  */
 plasmon_status_t rpc_stream_open(struct rpc_channel *channel, const char *path,
                                  uint32_t connect_timeout_ms,
@@ -168,7 +184,7 @@ plasmon_status_t rpc_unary_call(struct rpc_channel *channel, const char *path,
                                 uint8_t **out_bytes, size_t *out_length,
                                 struct pl_err *err) PL_MUST_CHECK;
 
-/* ------------------------------------------------------------------------------------------------ loopback */
+/* ----------------------------------------------------------------------------- loopback */
 
 /* Two ends of one stream in this process; both loops may be the same. Same face, no gRPC. */
 plasmon_status_t rpc_loopback_create(struct rpc_loop *loop_a, struct rpc_stream **out_a,

@@ -1,9 +1,9 @@
 /*
- * Inside rpc/: what the face in rpc.h stands on. No gRPC type is named here (see grpc_int.h), so that the loopback and its
- * loop need none.
+ * Inside rpc/: what the face in rpc.h stands on. No gRPC type is named here (see grpc_int.h), so
+ * that the loopback and its loop need none.
  *
- * LOCKS  A stream has a lock (rank PL_RANK_RPC), a loop has one (RPC_RANK_LOOP, taken inside a stream's). No callback of a
- * user runs under either.
+ * LOCKS  A stream has a lock (rank PL_RANK_RPC), a loop has one (RPC_RANK_LOOP, taken inside a
+ * stream's). No callback of a user runs under either.
  */
 #ifndef RPC_RPC_INT_H
 #define RPC_RPC_INT_H
@@ -19,21 +19,24 @@
 #define RPC_RANK_LOOP             ((enum pl_rank)(PL_RANK_RPC + 1))
 #define RPC_MESSAGE_BYTES_DEFAULT ((size_t)8 << 20)
 #define RPC_STREAMS_DEFAULT       4096u
-#define RPC_LINGER_MS \
-    2000u /* how long a close waits for what is queued, and for the peer's answer */
-#define RPC_NEVER_NS UINT64_MAX
-/* Of a process that serves. As many streams as there may be with a connection of their own, and as many strangers. */
+/* how long a close waits for what is queued, and for the peer's answer */
+#define RPC_LINGER_MS 2000u
+#define RPC_NEVER_NS  UINT64_MAX
+/*
+ * Of a process that serves. As many streams as there may be with a connection of their own, and as
+ * many strangers.
+ */
 #define RPC_DESCRIPTORS_MAX   8192u
 #define RPC_DESCRIPTORS_SPARE 128u
-#define RPC_STRANGERS_MAX \
-    1024u /* connections that have not said enough to be taken over by the core */
+/* connections that have not said enough to be taken over by the core */
+#define RPC_STRANGERS_MAX      1024u
 #define RPC_HEALTH_STREAMS_MAX 64u
 #define RPC_UNARIES_MAX        1024u  /* calls that wait for their answer */
 #define RPC_HANDSHAKE_MS       10000u /* for TLS and the first frames of HTTP/2 */
-#define RPC_CONNECTION_IDLE_MS \
-    30000u /* how long a connection may be there without a call; those given as a descriptor: for ever */
+/* how long a connection may be there without a call; those given as a descriptor: for ever */
+#define RPC_CONNECTION_IDLE_MS 30000u
 
-/* ------------------------------------------------------------------------------------------ loops */
+/* -------------------------------------------------------------------------------- loops */
 
 enum rpc_step {
     RPC_STEP_EVENT,   /* one event was handled */
@@ -44,7 +47,10 @@ enum rpc_step {
 struct rpc_loop_ops {
     /* Wait for one event until deadline_ns (0: only look) and handle it. */
     enum rpc_step (*step)(struct rpc_loop *loop, uint64_t deadline_ns);
-    /* Sleep for a moment, or until there is something for a step. false, and it has not slept: that cannot be told. NULL: never. */
+    /*
+     * Sleep for a moment, or until there is something for a step. false, and it has not slept: that
+     * cannot be told. NULL: never.
+     */
     bool (*pause)(struct rpc_loop *loop, uint64_t pause_ns);
     /* Make the running step, or the next one, return RPC_STEP_WAKE. Any thread; once until it did. */
     void (*wake)(struct rpc_loop *loop);
@@ -82,8 +88,8 @@ struct rpc_loop {
     bool (*many)(void *user);
     void *many_user;
     struct pl_list late; /* struct rpc_late, for after idle */
-    bool
-        lates; /* what can wait does: this burst began after a wait, and idle was not called yet */
+    /* what can wait does: this burst began after a wait, and idle was not called yet */
+    bool lates;
 
     bool started; /* by rpc_loop_start() */
     pthread_t thread;
@@ -102,15 +108,15 @@ plasmon_status_t rpc_loop_init(struct rpc_loop *loop,
                                const struct rpc_loop_ops *ops) PL_MUST_CHECK;
 void rpc_loop_finish(struct rpc_loop *loop);
 /*
- * Run the loop's events, posts and timers here until done() is true, without tick and idle: for destructors, on the loop's
- * thread or when none runs it.
+ * Run the loop's events, posts and timers here until done() is true, without tick and idle: for
+ * destructors, on the loop's thread or when none runs it.
  */
 void rpc_loop_drive(struct rpc_loop *loop, bool (*done)(void *user), void *user);
 void rpc_timer_init(struct rpc_timer *timer, void (*fn)(struct rpc_timer *timer));
 void rpc_timer_arm(struct rpc_loop *loop, struct rpc_timer *timer, uint32_t after_ms);
 void rpc_timer_disarm(struct rpc_loop *loop, struct rpc_timer *timer);
 
-/* ------------------------------------------------------------------------------------------ streams */
+/* ------------------------------------------------------------------------------ streams */
 
 struct rpc_stream_impl {
     plasmon_status_t (*send)(struct rpc_stream *stream, uint8_t *buffer, size_t length);
@@ -148,14 +154,15 @@ void rpc_queue_push(struct rpc_queue *queue, struct rpc_buffer *buffer);
 struct rpc_buffer *rpc_queue_pop(struct rpc_queue *queue); /* NULL: empty */
 void rpc_queue_drop(struct rpc_queue *queue);
 
-/* ------------------------------------------------------------------------------------------ accept.c */
+/* ----------------------------------------------------------------------------- accept.c */
 
 /*
- * From now on connections leave descriptors for everything else; raises the process's soft limit. Returns how many connections there can be.
+ * From now on connections leave descriptors for everything else; raises the process's soft limit.
+ * Returns how many connections there can be.
  */
 unsigned rpc_accept_guard(void);
 
-/* ------------------------------------------------------------------------------------------ room.c */
+/* ------------------------------------------------------------------------------- room.c */
 
 enum rpc_beginning {
     RPC_BEGINS_WELL,        /* its first request has arrived; of TLS the first record */
@@ -173,18 +180,24 @@ void rpc_refuse_tls(int fd);
 void rpc_room_tls(int port, bool speaks);
 
 /*
- * silent.c. Does somebody accept connections at the address (or one of those in the list) and say nothing? Then who that is and what to do, appended to `out`. tls: the address is one
- * of TLS, where only a process of this host that is stopped is known to be silent. Blocks, for some tenths of a second.
+ * silent.c. Does somebody accept connections at the address (or one of those in the list) and say
+ * nothing? Then who that is and what to do, appended to `out`. tls: the address is one of TLS,
+ * where only a process of this host that is stopped is known to be silent. Blocks, for some tenths
+ * of a second.
  */
 bool rpc_silent_listener(const char *target, bool tls, struct pl_str *out);
 
 /*
- * While there is a server that listens: whoever has not begun well waits, for wait_ms and with at most guests_max others, and is closed then. ENOMEM, ELIMIT: there is no
- * room; all the others may be called nevertheless.
+ * While there is a server that listens: whoever has not begun well waits, for wait_ms and with at
+ * most guests_max others, and is closed then. ENOMEM, ELIMIT: there is no room; all the others may
+ * be called nevertheless.
  */
 plasmon_status_t rpc_room_open(uint32_t wait_ms, unsigned guests_max) PL_MUST_CHECK;
 void rpc_room_close(void);
-/* One that came by that listener and has not begun well. true: taken, and the room's; false: there is no room for it. */
+/*
+ * One that came by that listener and has not begun well. true: taken, and the room's; false: there
+ * is no room for it.
+ */
 bool rpc_room_take(int listener_fd, int fd);
 /* One that came by that listener, waited, and begins well; -1: there is none. The caller's. */
 int rpc_room_give(int listener_fd);

@@ -1,12 +1,14 @@
 /*
  * Servers: requests posted in advance, dispatch, and the way down.
  *
- * SLOTS  The core hands out a call only to a request that was posted for its method. Each method has SERVER_SLOTS of them, and
- * a slot is posted again before its call is handled. One more set takes the calls of unknown methods: without it such a call
- * would hang until its client gives up; so it is refused at once.
+ * SLOTS  The core hands out a call only to a request that was posted for its method. Each method
+ * has SERVER_SLOTS of them, and a slot is posted again before its call is handled. One more set
+ * takes the calls of unknown methods: without it such a call would hang until its client gives up;
+ * so it is refused at once.
  *
- * DOWN  shutdown_and_notify stops the listening; our streams end with ECLOSED and a text; after a second what is left is
- * cancelled. When the core, every slot and every call are done, the server can be freed.
+ * DOWN  shutdown_and_notify stops the listening; our streams end with ECLOSED and a text; after a
+ * second what is left is cancelled. When the core, every slot and every call are done, the server
+ * can be freed.
  */
 #include "rpc/grpc_int.h"
 
@@ -156,7 +158,7 @@ plasmon_status_t rpc_server_check(const struct rpc_server_method *method, grpc_c
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ refusing */
+/* ----------------------------------------------------------------------------- refusing */
 
 struct server_refusal {
     struct rpc_tag tag;
@@ -194,7 +196,7 @@ void rpc_server_refuse(struct rpc_server *server, grpc_call *call, grpc_status_c
     rpc_status_storage_finish(&storage);
 }
 
-/* ------------------------------------------------------------------------------------------ slots */
+/* -------------------------------------------------------------------------------- slots */
 
 static bool slot_post(struct server_slot *slot)
 {
@@ -286,7 +288,7 @@ static plasmon_status_t server_post_slots(struct rpc_server *server,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ way up */
+/* ------------------------------------------------------------------------------- way up */
 
 static plasmon_status_t server_set_methods(struct rpc_server *server,
                                            const struct rpc_server_config *config)
@@ -485,7 +487,7 @@ plasmon_status_t rpc_server_add_fd(struct rpc_server *server, int fd)
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ way down */
+/* ----------------------------------------------------------------------------- way down */
 
 static bool server_done(void *user)
 {

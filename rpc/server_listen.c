@@ -1,10 +1,11 @@
 /*
  * Addresses of a server.
  *
- * The core does two things that we must not let it do: with SO_REUSEPORT (its default; off in server.c) two servers share a
- * TCP port without a word, and a second server on a Unix path unlinks the first one's socket. So a path is guarded by an
- * flock on PATH.lock, held as long as we listen. And since the core does not say why it cannot listen, we ask the kernel
- * the same question again for the answer.
+ * The core does two things that we must not let it do: with SO_REUSEPORT (its default; off in
+ * server.c) two servers share a TCP port without a word, and a second server on a Unix path unlinks
+ * the first one's socket. So a path is guarded by an flock on PATH.lock, held as long as we listen.
+ * And since the core does not say why it cannot listen, we ask the kernel the same question again
+ * for the answer.
  */
 #include "rpc/grpc_int.h"
 

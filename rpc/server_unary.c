@@ -1,6 +1,7 @@
 /*
- * Unary calls on a server: one message in, one answer, now or later, from any thread. A call is freed when the core has said
- * how it ended and the answer's batch is back; both come out on the loop's thread.
+ * Unary calls on a server: one message in, one answer, now or later, from any thread. A call is
+ * freed when the core has said how it ended and the answer's batch is back; both come out on the
+ * loop's thread.
  */
 #include "rpc/grpc_int.h"
 

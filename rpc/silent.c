@@ -1,10 +1,13 @@
 /*
- * Who is at an address that does not answer? "Nobody listens" and "somebody accepts connections, but says nothing" look the same to who waits for an answer, and
- * are not the same to who has to do something about it: the one is to be started, the other to be let go on, or ended.
+ * Who is at an address that does not answer? "Nobody listens" and "somebody accepts connections,
+ * but says nothing" look the same to who waits for an answer, and are not the same to who has to do
+ * something about it: the one is to be started, the other to be let go on, or ended.
  *
- * So we connect by hand, say what a client of HTTP/2 says first, and wait for a first byte. The kernel takes connections for a listener whose process is stopped,
- * until its queue is full. Whose process that is, is known on the same host: the kernel says it of a Unix socket; a TCP listener is
- * found by its port in /proc/net, and whose that is in /proc/PID/fd, if it is a process of the same user.
+ * So we connect by hand, say what a client of HTTP/2 says first, and wait for a first byte. The
+ * kernel takes connections for a listener whose process is stopped, until its queue is full. Whose
+ * process that is, is known on the same host: the kernel says it of a Unix socket; a TCP listener
+ * is found by its port in /proc/net, and whose that is in /proc/PID/fd, if it is a process of the
+ * same user.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -32,7 +35,7 @@ struct silent {
     pid_t pid; /* whose listener it is; 0: not known */
 };
 
-/* ------------------------------------------------------------------------------------------ connecting */
+/* --------------------------------------------------------------------------- connecting */
 
 static bool connects(struct silent *silent, const struct sockaddr *to, socklen_t bytes)
 {
@@ -97,7 +100,7 @@ static bool tcp_connects(struct silent *silent, char *address)
     return connected;
 }
 
-/* ------------------------------------------------------------------------------------------ whose it is */
+/* -------------------------------------------------------------------------- whose it is */
 
 /* The port of the other end, when that is on this host: then both ends have one address. 0: it is not. */
 static unsigned port_on_this_host(int fd)
@@ -201,7 +204,7 @@ static void find_owner(struct silent *silent)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ the answer */
+/* --------------------------------------------------------------------------- the answer */
 
 /* A server of HTTP/2 begins as well, once it has heard this; whoever hangs up has answered, too. */
 static bool answers(int fd)

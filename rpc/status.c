@@ -1,6 +1,7 @@
 /*
- * Our statuses and gRPC's, tokens in metadata, and pieces of text. Both ways are lossy, so our number travels beside gRPC's
- * code in trailing metadata; a peer that does not send it (a proxy, the core itself) is understood by its code.
+ * Our statuses and gRPC's, tokens in metadata, and pieces of text. Both ways are lossy, so our
+ * number travels beside gRPC's code in trailing metadata; a peer that does not send it (a proxy,
+ * the core itself) is understood by its code.
  */
 #include "rpc/grpc_int.h"
 
@@ -12,8 +13,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-#define STATUS_WHY_BYTES_MAX \
-    1000u /* headers are limited to 8 KiB, and may triple in size when escaped */
+/* headers are limited to 8 KiB, and may triple in size when escaped */
+#define STATUS_WHY_BYTES_MAX 1000u
 
 static const struct {
     plasmon_status_t status;

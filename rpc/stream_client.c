@@ -1,11 +1,13 @@
 /*
  * The client's end of a stream.
  *
- * The call waits for a connection as long as it takes (wait-for-ready), which keeps the core from failing it while a server
- * restarts; how long is allowed is the connect timer's business, since a deadline of the call would bound the whole stream.
- * When the server's first metadata came it has accepted the stream.
+ * The call waits for a connection as long as it takes (wait-for-ready), which keeps the core from
+ * failing it while a server restarts; how long is allowed is the connect timer's business, since a
+ * deadline of the call would bound the whole stream. When the server's first metadata came it has
+ * accepted the stream.
  *
- * What does not connect soon over TCP is looked at once: is it that one side does not trust the other? That does not pass by waiting.
+ * What does not connect soon over TCP is looked at once: is it that one side does not trust the
+ * other? That does not pass by waiting.
  */
 #include "rpc/grpc_int.h"
 

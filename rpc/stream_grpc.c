@@ -1,20 +1,24 @@
 /*
  * One stream over gRPC, client's or server's: what both have in common.
  *
- * SENDING  One message is in flight; the others wait in a queue. A send starts in the calling thread, so that a message on a
- * quiet stream is in the kernel before rpc_stream_send() returns. A send is complete when the core has buffered it, not when
- * the peer has read it: holding back is the business of the credits in the frames.
+ * SENDING  One message is in flight; the others wait in a queue. A send starts in the calling
+ * thread, so that a message on a quiet stream is in the kernel before rpc_stream_send() returns. A
+ * send is complete when the core has buffered it, not when the peer has read it: holding back is
+ * the business of the credits in the frames.
  *
- * RECEIVING  One receive is outstanding, posted again after its message was handled: a slow handler holds the peer back. To post it makes gRPC tell the peer that it
- * may send as much again, by a system call that wakes it, so it comes after idle has sent what the message was for, when that can be (rpc_loop_late()).
+ * RECEIVING  One receive is outstanding, posted again after its message was handled: a slow handler
+ * holds the peer back. To post it makes gRPC tell the peer that it may send as much again, by a
+ * system call that wakes it, so it comes after idle has sent what the message was for, when that
+ * can be (rpc_loop_late()).
  *
  * LIFE OF A STREAM
  *
  *   open -> close() -> [flush] -> last operation -> over -> all batches back -> closed() -> freed
  *
- * `over` is when the core has told how the call ended, which may come at any time. `batches` counts what is in flight in the
- * core, and each callback of the user counts as one; whoever brings it to zero while `over` frees the stream. All tags come
- * out on the loop's thread, so that is where it happens, and `closed` is the last callback.
+ * `over` is when the core has told how the call ended, which may come at any time. `batches` counts
+ * what is in flight in the core, and each callback of the user counts as one; whoever brings it to
+ * zero while `over` frees the stream. All tags come out on the loop's thread, so that is where it
+ * happens, and `closed` is the last callback.
  */
 #include "rpc/grpc_int.h"
 
@@ -49,7 +53,7 @@ void rpc_stream_receive_locked(struct rpc_stream_grpc *stream)
     rpc_stream_batch_locked(stream, &op, 1, &stream->recv_tag);
 }
 
-/* ------------------------------------------------------------------------------------------ sending */
+/* ------------------------------------------------------------------------------ sending */
 
 static void stream_send_locked(struct rpc_stream_grpc *stream, struct rpc_buffer *buffer)
 {
@@ -149,7 +153,7 @@ static void stream_end_locked(struct rpc_stream_grpc *stream)
     rpc_stream_kick_locked(stream);
 }
 
-/* ------------------------------------------------------------------------------------------ receiving */
+/* ---------------------------------------------------------------------------- receiving */
 
 static void stream_message(struct rpc_stream_grpc *stream, grpc_byte_buffer *bytes)
 {
@@ -195,7 +199,10 @@ static void stream_received(struct rpc_tag *tag, bool ok)
     stream->received = NULL;
     wanted           = !stream->closed_here;
     if (bytes == NULL) {
-        /* The end of the other direction. A client's status follows by itself; a server ends its own direction. */
+        /*
+         * The end of the other direction. A client's status follows by itself; a server ends its
+         * own direction.
+         */
         if (stream->server && ok && stream->ending == RPC_ENDING_NOT && !stream->over) {
             /* With OK; whether it was a cancellation comes with the end of the call. */
             stream_end_locked(stream);
@@ -214,7 +221,7 @@ static void stream_received(struct rpc_tag *tag, bool ok)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ ending */
+/* ------------------------------------------------------------------------------- ending */
 
 void rpc_stream_over_locked(struct rpc_stream_grpc *stream, plasmon_status_t status,
                             const char *why)

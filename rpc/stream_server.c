@@ -1,9 +1,10 @@
 /*
- * The server's end of a stream: from the call that the core hands out, over the checks (token, how many), to the user's
- * accept(). The end of the call (cancelled, disconnected, done) is asked for at once, before anything else can happen.
+ * The server's end of a stream: from the call that the core hands out, over the checks (token, how
+ * many), to the user's accept(). The end of the call (cancelled, disconnected, done) is asked for
+ * at once, before anything else can happen.
  *
- * Until accept() has said yes nothing is sent, so that a refusal is one answer with its status; what accept() itself sends
- * waits in the queue.
+ * Until accept() has said yes nothing is sent, so that a refusal is one answer with its status;
+ * what accept() itself sends waits in the queue.
  */
 #include "rpc/grpc_int.h"
 

@@ -1,12 +1,13 @@
 /*
  * TLS of the core: credentials from our certificates, and who the other side is.
  *
- * Both sides must show a certificate of the CA; the core checks that, its times, and on a client that the server is called as it was asked
- * for. What it does not know of is roles. A client takes only who may be a head, before it has sent a byte of its own; a server looks at
- * each call, since what a role may do depends on what is called.
+ * Both sides must show a certificate of the CA; the core checks that, its times, and on a client
+ * that the server is called as it was asked for. What it does not know of is roles. A client takes
+ * only who may be a head, before it has sent a byte of its own; a server looks at each call, since
+ * what a role may do depends on what is called.
  *
- * ROTATION  A server asks for its certificates before each handshake. A client's are looked at when a stream is opened (channel.c). A connection
- * that is there goes on with what it began with.
+ * ROTATION  A server asks for its certificates before each handshake. A client's are looked at when
+ * a stream is opened (channel.c). A connection that is there goes on with what it began with.
  */
 #include "rpc/grpc_int.h"
 
@@ -44,7 +45,10 @@ grpc_server_credentials *rpc_tls_server_credentials(struct rpc_tls_listener *lis
             listener));
 }
 
-/* Called on a thread of the core, in the handshake, after it has found nothing against the certificate. 0: go on. */
+/*
+ * Called on a thread of the core, in the handshake, after it has found nothing against the
+ * certificate. 0: go on.
+ */
 static int tls_is_head(const char *target, const char *pem, void *user)
 {
     struct trust_identity identity;

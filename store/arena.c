@@ -1,5 +1,6 @@
 /*
- * The arena: chunks come and are never taken away, blocks are handed out and come back. Everything is described in host memory.
+ * The arena: chunks come and are never taken away, blocks are handed out and come back. Everything
+ * is described in host memory.
  *
  *   holes by size      arena_bins.c
  *   blocks by address  arena_order.c
@@ -35,7 +36,7 @@ uint64_t arena_alignment_of(uint64_t rounded)
     return rounded >= LARGE_FROM ? LARGE_ALIGNMENT : ARENA_UNIT;
 }
 
-/* ------------------------------------------------------------------------------------------------ blocks */
+/* ------------------------------------------------------------------------------- blocks */
 
 /* Make sure that `count` descriptors are spare, so that what follows cannot fail half-way. */
 static plasmon_status_t spare_ensure(struct store_arena *arena, uint32_t count)
@@ -115,8 +116,10 @@ static void block_settle(struct store_arena *arena, struct arena_block *block)
     arena_bin_add(arena, block);
 }
 
-/* Use [offset, offset + bytes) of a free block; what is left on both sides becomes holes. Two spare descriptors and room in the
- * map must be there. */
+/*
+ * Use [offset, offset + bytes) of a free block; what is left on both sides becomes holes. Two spare
+ * descriptors and room in the map must be there.
+ */
 static void block_use(struct store_arena *arena, struct arena_block *block, uint64_t offset,
                       uint64_t bytes, uint64_t asked)
 {
@@ -144,7 +147,7 @@ static void block_use(struct store_arena *arena, struct arena_block *block, uint
     arena->bytes_asked += asked;
 }
 
-/* ------------------------------------------------------------------------------------------------ public */
+/* ------------------------------------------------------------------------------- public */
 
 plasmon_status_t store_arena_create(struct store_arena **out_arena)
 {
@@ -239,7 +242,10 @@ uint64_t store_arena_missing(const struct store_arena *arena, uint32_t pool, uin
     uint64_t from, to;
 
     if (arena->chunk_counts[pool] == 0) {
-        /* The first chunk of pool 0 begins at 0; that of pool 1 ends at the top, so nobody knows where it begins. */
+        /*
+         * The first chunk of pool 0 begins at 0; that of pool 1 ends at the top, so nobody knows
+         * where it begins.
+         */
         return pool == 0 ? rounded : rounded + alignment - ARENA_UNIT;
     }
     last = arena_block_at(arena, pool == 0 ? edge - ARENA_UNIT : edge);
@@ -259,7 +265,10 @@ static plasmon_status_t arena_use(struct store_arena *arena, struct arena_block 
 {
     plasmon_status_t status;
 
-    /* The map's entry comes first, because it may fail; the block at `offset` is known only after the split. */
+    /*
+     * The map's entry comes first, because it may fail; the block at `offset` is known only after
+     * the split.
+     */
     status = pl_map_set(&arena->used, offset + 1, block);
     if (status != PLASMON_OK) {
         return status;

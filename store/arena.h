@@ -1,11 +1,13 @@
 /*
- * The sub-allocator of a device arena: offsets in [0, arena_bytes), of which the parts backed by chunks can be handed out. Host-side
- * metadata only; it never touches the memory. Two-level segregated fit; sizes are rounded up to 256 bytes (64 KiB and more: to
- * 4 KiB; 16 MiB and more: aligned to 2 MiB); neighbours merge on free, also where two chunks of a pool meet: a block may span chunks.
- * Accounting is exact: used + free == sum of chunks, always.
+ * The sub-allocator of a device arena: offsets in [0, arena_bytes), of which the parts backed by
+ * chunks can be handed out. Host-side metadata only; it never touches the memory. Two-level
+ * segregated fit; sizes are rounded up to 256 bytes (64 KiB and more: to 4 KiB; 16 MiB and more:
+ * aligned to 2 MiB); neighbours merge on free, also where two chunks of a pool meet: a block may
+ * span chunks. Accounting is exact: used + free == sum of chunks, always.
  *
- * Pool 0 grows upwards from the start of the arena, pool 1 downwards from its end. So the chunks of a pool lie side by side, and what
- * becomes free at the growing end is used together with the chunk that comes.
+ * Pool 0 grows upwards from the start of the arena, pool 1 downwards from its end. So the chunks of
+ * a pool lie side by side, and what becomes free at the growing end is used together with the chunk
+ * that comes.
  *
  * Threads: owner only.
  */
@@ -35,7 +37,10 @@ void store_arena_destroy(struct store_arena *arena);
 /* pool 0: results; pool 1: client-writable chunks. Blocks never mix pools. */
 plasmon_status_t store_arena_add(struct store_arena *arena, uint32_t pool, uint64_t offset,
                                  uint64_t bytes) PL_MUST_CHECK;
-/* After EDEVMEM: with a chunk of so many bytes at the pool's growing end there would be room, together with the hole that is there. */
+/*
+ * After EDEVMEM: with a chunk of so many bytes at the pool's growing end there would be room,
+ * together with the hole that is there.
+ */
 uint64_t store_arena_missing(const struct store_arena *arena, uint32_t pool,
                              uint64_t bytes);
 plasmon_status_t
@@ -44,7 +49,10 @@ store_arena_alloc(struct store_arena *arena, uint32_t pool, uint64_t bytes,
 /* Take this very block (rebuilding after a restart). EEXIST: overlaps something. */
 plasmon_status_t store_arena_take(struct store_arena *arena, uint64_t offset,
                                   uint64_t bytes) PL_MUST_CHECK;
-/* Likewise, but only those parts of it that are free; each becomes a block and is added to the list of struct store_arena_part. */
+/*
+ * Likewise, but only those parts of it that are free; each becomes a block and is added to the list
+ * of struct store_arena_part.
+ */
 struct store_arena_part {
     uint64_t offset;
     uint64_t bytes;

@@ -3,9 +3,10 @@
  *
  *   bins   free blocks by size class: a power of two, cut into 32; a bit a class says whether it is empty.
  *
- * FIT. A class above the one that the size falls into holds only blocks that are big enough: the first one is taken, in constant
- * time. Only when all those are empty the class itself is walked, and for large blocks (which are aligned to 2 MiB) every class
- * that could hold one. So "there is none" is exact.
+ * FIT. A class above the one that the size falls into holds only blocks that are big enough: the
+ * first one is taken, in constant time. Only when all those are empty the class itself is walked,
+ * and for large blocks (which are aligned to 2 MiB) every class that could hold one. So "there is
+ * none" is exact.
  */
 #include "store/arena_int.h"
 
@@ -89,7 +90,7 @@ void arena_bin_remove(struct store_arena *arena, struct arena_block *block)
     arena->hole_count--;
 }
 
-/* ------------------------------------------------------------------------------------------------ search */
+/* ------------------------------------------------------------------------------- search */
 
 /* Where an allocation would lie in this free block; false: it does not fit. */
 static bool block_fits(const struct arena_block *block, uint64_t bytes,
@@ -123,7 +124,10 @@ struct arena_block *arena_pool_search(struct arena_pool *pool, uint64_t bytes,
     bool large         = arena_alignment_of(bytes) > ARENA_UNIT;
     struct arena_block *found;
 
-    /* Small: the first block of the first class fits. Large: alignment may cost, so look through the classes. */
+    /*
+     * Small: the first block of the first class fits. Large: alignment may cost, so look through
+     * the classes.
+     */
     while (class.row < ARENA_CLASS_ROWS && class_next(pool, class, &class)) {
         found = bin_search(&pool->bins[class.row][class.sub], bytes, out_offset);
         if (found != NULL) {

@@ -1,10 +1,10 @@
 /*
  * Blocks by address.
  *
- *   order     all blocks, free or used, in one list by address. Neighbours in the list are neighbours in memory, unless there is a gap
- *             between chunks.
- *   granules  the first block that begins in each 256 KiB of address space, with a bit each: finds the block around any offset
- *             without a tree.
+ *   order     all blocks, free or used, in one list by address. Neighbours in the list are
+ *             neighbours in memory, unless there is a gap between chunks.
+ *   granules  the first block that begins in each 256 KiB of address space, with a bit each: finds
+ *             the block around any offset without a tree.
  */
 #include "store/arena_int.h"
 

@@ -1,6 +1,6 @@
 /*
- * On which address of this machine its workers take objects of other machines. Nothing is sent to find out: connecting a datagram socket
- * asks the routing table only.
+ * On which address of this machine its workers take objects of other machines. Nothing is sent to
+ * find out: connecting a datagram socket asks the routing table only.
  */
 #include "store/bulk_address.h"
 

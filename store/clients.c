@@ -1,13 +1,15 @@
 /*
  * Clients of the host: processes that map the memory of CPU devices and read the object tables.
  *
- * A client is whoever runs as the same user and speaks the control protocol; one that does not is told why and dropped, and nobody
- * else notices. It has a page of pins from its hello until its socket or its process ends, whichever comes first; then the page is
- * cleared, the workers are told, and what it held can be freed.
+ * A client is whoever runs as the same user and speaks the control protocol; one that does not is
+ * told why and dropped, and nobody else notices. It has a page of pins from its hello until its
+ * socket or its process ends, whichever comes first; then the page is cleared, the workers are
+ * told, and what it held can be freed.
  *
- * Who connects and says nothing holds two descriptors, so there are STRANGERS_MAX of those at most: one more, and the one that has been there
- * longest is hung up on. When no descriptor is left, one that is kept for it lets the next caller in to be hung up on: a caller that
- * waits in the queue would wake the loop for ever.
+ * Who connects and says nothing holds two descriptors, so there are STRANGERS_MAX of those at most:
+ * one more, and the one that has been there longest is hung up on. When no descriptor is left, one
+ * that is kept for it lets the next caller in to be hung up on: a caller that waits in the queue
+ * would wake the loop for ever.
  */
 #include "store/daemon_int.h"
 
@@ -66,9 +68,12 @@ plasmon_status_t clients_error(struct store_client *client,
     return store_link_send(&client->link, &answer, NULL, 0);
 }
 
-/* ------------------------------------------------------------------------------------------------ requests */
+/* ----------------------------------------------------------------------------- requests */
 
-/* The record that we made of a client of the store before us (clients_adopt), of this process and with this page. NULL: there is none. */
+/*
+ * The record that we made of a client of the store before us (clients_adopt), of this process and
+ * with this page. NULL: there is none.
+ */
 static struct store_client *client_before(struct store_daemon *daemon,
                                           const struct store_client *client,
                                           const struct store_control *hello)
@@ -242,7 +247,7 @@ static plasmon_status_t client_read(struct store_daemon *daemon,
     return status == PLASMON_OK ? client_message(daemon, client, &message) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ connections */
+/* -------------------------------------------------------------------------- connections */
 
 static bool client_is_embedded(const struct store_daemon *daemon,
                                const struct store_client *client)
@@ -411,7 +416,7 @@ static void listener_ready(struct store_daemon *daemon, struct store_source *sou
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the socket */
+/* --------------------------------------------------------------------------- the socket */
 
 /* The one that `plasmon` has, too. */
 static plasmon_status_t folder_default(char *out, size_t out_bytes)

@@ -1,10 +1,11 @@
 /*
- * The loop. One event at a time is taken from epoll, so a handler may close and free whatever it likes: nothing that was taken
- * earlier can still point to it.
+ * The loop. One event at a time is taken from epoll, so a handler may close and free whatever it
+ * likes: nothing that was taken earlier can still point to it.
  *
- * THE END, however it comes about (a signal, the head, the client or, embedded, the head gone): children get SIGTERM, half a second
- * later SIGKILL, and when all are reaped the loop ends. What a child holds beyond that (a process that cannot be reaped) does not
- * keep the store for more than ten seconds.
+ * THE END, however it comes about (a signal, the head, the client or, embedded, the head gone):
+ * children get SIGTERM, half a second later SIGKILL, and when all are reaped the loop ends. What a
+ * child holds beyond that (a process that cannot be reaped) does not keep the store for more than
+ * ten seconds.
  */
 #include "store/bulk_address.h"
 #include "store/daemon_int.h"
@@ -26,7 +27,7 @@
 #include "device/device.h"
 #include "store/probe.h"
 
-/* ------------------------------------------------------------------------------------------------ sources */
+/* ------------------------------------------------------------------------------ sources */
 
 void daemon_watch(struct store_daemon *daemon, struct store_source *source, int fd,
                   uint32_t events,
@@ -68,7 +69,7 @@ plasmon_status_t daemon_link_flush(struct store_daemon *daemon, struct store_lin
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ children */
+/* ----------------------------------------------------------------------------- children */
 
 bool daemon_child_reap(struct store_daemon *daemon, struct store_child *child,
                        int *out_status)
@@ -101,7 +102,7 @@ void daemon_child_signal(const struct store_child *child, int signal)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the end */
+/* ------------------------------------------------------------------------------ the end */
 
 void daemon_stop(struct store_daemon *daemon, int exit_status, const char *why)
 {
@@ -119,7 +120,10 @@ void daemon_stop(struct store_daemon *daemon, int exit_status, const char *why)
     daemon_child_signal(&daemon->head, SIGTERM);
 }
 
-/* SIGTERM: what lies only here is moved first, if the head can be asked. SIGINT, or a second signal: at once. */
+/*
+ * SIGTERM: what lies only here is moved first, if the head can be asked. SIGINT, or a second
+ * signal: at once.
+ */
 static void terminate(struct store_daemon *daemon, uint32_t signal)
 {
     const struct store_uplink *uplink = daemon->uplink;
@@ -164,7 +168,7 @@ static bool stop_continue(struct store_daemon *daemon, uint64_t now_ns)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ events */
+/* ------------------------------------------------------------------------------- events */
 
 static void signals_ready(struct store_daemon *daemon, struct store_source *source,
                           uint32_t events)
@@ -283,9 +287,12 @@ static void daemon_loop(struct store_daemon *daemon)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ start */
+/* -------------------------------------------------------------------------------- start */
 
-/* Address space for a GPU: all its memory, in whole GiB, because chunks are laid side by side and never move. */
+/*
+ * Address space for a GPU: all its memory, in whole GiB, because chunks are laid side by side and
+ * never move.
+ */
 static uint64_t arena_bytes_of(uint64_t memory_bytes)
 {
     return pl_round_up(memory_bytes, 1ull << 30);

@@ -1,12 +1,14 @@
 /*
- * The store's daemon: one thread, one epoll, everything as events. It makes the host's shared memory, keeps a worker on each
- * device, serves the clients of the host, and in the embedded default keeps the head and ends with its client.
+ * The store's daemon: one thread, one epoll, everything as events. It makes the host's shared
+ * memory, keeps a worker on each device, serves the clients of the host, and in the embedded
+ * default keeps the head and ends with its client.
  *
  *   daemon.c    the loop, signals, start and end          workers.c   worker processes: start, messages, death
  *   clients.c   control sockets of clients                embedded.c  the head as a child; the client's life
  *   host.c      shared memory and descriptors             worker_proc.c  when to restart, fence, quarantine
  *   handback.c  the same from what workers of a store that died hand back; handback_serve.c waits for them
- *   node.c      the gRPC link to the head (the only part with gRPC; the daemon sees it through struct store_uplink)
+ *   node.c      the gRPC link to the head (the only part with gRPC; the daemon sees it through
+ *               struct store_uplink)
  *   node_session.c  what is said over it, and what is kept until the head has it
  */
 #ifndef STORE_DAEMON_H
@@ -15,8 +17,8 @@
 #include "store/options.h"
 
 /*
- * The link to the head as the daemon sees it. Everything is asynchronous: calls go in, and `event_fd` is readable when
- * next() has something.
+ * The link to the head as the daemon sees it. Everything is asynchronous: calls go in, and
+ * `event_fd` is readable when next() has something.
  */
 enum store_left {
     STORE_LEFT_DRAINED, /* all is elsewhere */
@@ -48,8 +50,8 @@ struct store_uplink {
     struct store_spill *spill; /* NULL: nothing is spilled */
     /* Called once, when everything is up. store_socket: "" if none. */
     /*
-     * memory: which memory it is (store/host.h). *session: what the head calls this store; not 0: it knew the store before us by it. Kept true
-     * from now on.
+     * memory: which memory it is (store/host.h). *session: what the head calls this store; not 0:
+     * it knew the store before us by it. Kept true from now on.
      */
     plasmon_status_t (*start)(void *user, const char *node, const char *store_socket,
                               uint32_t devices, uint64_t memory, uint64_t *session);
@@ -66,7 +68,10 @@ struct store_uplink {
         void *user); /* after STORE_UPLINK_REFUSED; lasts as long as the uplink */
 };
 
-/* Runs until told to stop, or, embedded, until the client is gone. Returns the exit status. uplink NULL: nobody to report to. */
+/*
+ * Runs until told to stop, or, embedded, until the client is gone. Returns the exit status. uplink
+ * NULL: nobody to report to.
+ */
 int store_daemon_run(const struct store_options *options, const char *token,
                      const struct store_uplink *uplink);
 

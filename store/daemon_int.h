@@ -20,7 +20,10 @@
 
 struct store_daemon;
 
-/* Something with a descriptor that the loop waits for. One event is handled at a time, so a handler may free any source. */
+/*
+ * Something with a descriptor that the loop waits for. One event is handled at a time, so a handler
+ * may free any source.
+ */
 struct store_source {
     int fd; /* borrowed; -1: not watched */
     uint32_t events;
@@ -112,8 +115,8 @@ struct store_daemon {
 
     bool stopping;
     bool killed;
-    uint64_t
-        leave_due_ns;     /* the head has until then to move what lies here; 0: not asked */
+    /* the head has until then to move what lies here; 0: not asked */
+    uint64_t leave_due_ns;
     uint64_t stop_due_ns; /* next step of the shutdown */
     int exit_status;
 };
@@ -157,7 +160,10 @@ void workers_tell_lane(struct store_daemon *daemon, uint32_t host_device,
 /* Bit i: device i has something to do in its lanes. */
 void workers_ring(struct store_daemon *daemon, uint64_t devices);
 
-/* worker_start.c. A process for this worker's place; spare: how far it goes before its turn, or NULL. Sets child's pid and pidfd, and link. */
+/*
+ * worker_start.c. A process for this worker's place; spare: how far it goes before its turn, or
+ * NULL. Sets child's pid and pidfd, and link.
+ */
 plasmon_status_t workers_process_start(struct store_daemon *daemon,
                                        const struct store_worker *worker, const char *spare,
                                        struct store_child *child, struct store_link *link,
@@ -197,7 +203,10 @@ plasmon_status_t clients_error(struct store_client *client,
 /* handback_serve.c */
 /* First of all: what a store that died here has left. host.device_count 0 afterwards: nothing. */
 plasmon_status_t handback_start(struct store_daemon *daemon, struct pl_err *err);
-/* A descriptor that a worker of the device is to hold as long as it lives; -1: there are no marks. The caller's. */
+/*
+ * A descriptor that a worker of the device is to hold as long as it lives; -1: there are no marks.
+ * The caller's.
+ */
 int handback_mark(struct store_daemon *daemon, uint32_t host_device);
 void handback_finish(struct store_daemon *daemon);
 

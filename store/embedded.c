@@ -1,11 +1,13 @@
 /*
  * The embedded default: a private cluster of one client, without names and without anything left behind.
  *
- * The store starts the head and gives it one end of a fresh stream socketpair for everyone who wants to talk to it: itself, each
- * worker, the client. It watches the client twice: by pidfd, which fires however the client ends, and by the control socket, which the
- * client closes to say goodbye. Head and workers watch their control sockets, so if the store is killed they end too.
+ * The store starts the head and gives it one end of a fresh stream socketpair for everyone who
+ * wants to talk to it: itself, each worker, the client. It watches the client twice: by pidfd,
+ * which fires however the client ends, and by the control socket, which the client closes to say
+ * goodbye. Head and workers watch their control sockets, so if the store is killed they end too.
  *
- * There is no second head: its journal was in memory, so without it nothing means anything any more, and everything ends.
+ * There is no second head: its journal was in memory, so without it nothing means anything any
+ * more, and everything ends.
  */
 #include "store/daemon_int.h"
 
@@ -52,8 +54,9 @@ static void head_child_ready(struct store_daemon *daemon, struct store_source *s
 }
 
 /*
- * The head says nothing on its control socket. At its end of file the head is ending, and is known to have when its pidfd says so: then there is a
- * reason to tell. One that lives on cannot be told of connections any more.
+ * The head says nothing on its control socket. At its end of file the head is ending, and is known
+ * to have when its pidfd says so: then there is a reason to tell. One that lives on cannot be told
+ * of connections any more.
  */
 static void head_control_ready(struct store_daemon *daemon, struct store_source *source,
                                uint32_t events)

@@ -31,7 +31,7 @@ void store_handback_finish(struct store_handback *handback)
     pl_vec_finish(&handback->items);
 }
 
-/* ------------------------------------------------------------------------------------------------ what they say */
+/* ------------------------------------------------------------------------ what they say */
 
 plasmon_status_t store_handback_begin(struct store_handback *handback,
                                       const struct store_control *message,
@@ -123,7 +123,7 @@ bool store_handback_complete(const struct store_handback *handback)
     return handback->total > 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ building */
+/* ----------------------------------------------------------------------------- building */
 
 /* Takes the descriptor of a device's part: its owner's where there is one. -1: nobody has it. */
 static int part_take(struct store_handback *handback, enum store_kept part, uint32_t number)

@@ -1,21 +1,24 @@
 /*
  * A store that died, and the one that comes after it.
  *
- * What a store keeps are descriptors, and its workers have them all: each was handed those of every device of the host, to map them. So when a
- * store dies its workers go on; they wait for another one at a socket with a name that follows from the head's address and the
- * node's name, and hand back what they have. The new store builds the same host from it, sends each worker what it may have missed, replaces
- * workers that died meanwhile, and tells the head that it is the store of before (its session is in device 0's timeline).
+ * What a store keeps are descriptors, and its workers have them all: each was handed those of every
+ * device of the host, to map them. So when a store dies its workers go on; they wait for another
+ * one at a socket with a name that follows from the head's address and the node's name, and hand
+ * back what they have. The new store builds the same host from it, sends each worker what it may
+ * have missed, replaces workers that died meanwhile, and tells the head that it is the store of
+ * before (its session is in device 0's timeline).
  *
- * ONE WORKER IS ENOUGH. Everything but a table, a page of pins and the chunks of CPU devices is handed to all workers writable; of those it is
- * opened anew for writing, which one user may (base/fd.c). So a worker that dies while there is no store costs no more than it
- * costs otherwise.
+ * ONE WORKER IS ENOUGH. Everything but a table, a page of pins and the chunks of CPU devices is
+ * handed to all workers writable; of those it is opened anew for writing, which one user may
+ * (base/fd.c). So a worker that dies while there is no store costs no more than it costs otherwise.
  *
- * NOBODY WRITES TWICE. A worker that does not hand back within STORE_HANDBACK_ALL_MS is killed and waited for before another one gets its memory:
- * its pid and start time are in its timeline.
+ * NOBODY WRITES TWICE. A worker that does not hand back within STORE_HANDBACK_ALL_MS is killed and
+ * waited for before another one gets its memory: its pid and start time are in its timeline.
  *
- * CLIENTS of the host lose their control socket, and with it new chunks, lanes and host buffers; what they have mapped stays, and their pins count
- * until their process ends: a page has its owner's pid, which the new store watches. A client that connects to the new store says which page it has, and goes
- * on with it (store/control.h).
+ * CLIENTS of the host lose their control socket, and with it new chunks, lanes and host buffers;
+ * what they have mapped stays, and their pins count until their process ends: a page has its
+ * owner's pid, which the new store watches. A client that connects to the new store says which page
+ * it has, and goes on with it (store/control.h).
  *
  * What comes in is from processes of our user, and checked all the same.
  *
@@ -53,11 +56,14 @@ plasmon_status_t store_handback_begin(struct store_handback *handback,
 plasmon_status_t store_handback_message(struct store_handback *handback, uint32_t device,
                                         const struct store_control *message, int fd,
                                         struct pl_err *err) PL_MUST_CHECK;
-/* Are all done? What one gave that ended before it was through stays, but it counts as one that did not come. */
+/*
+ * Are all done? What one gave that ended before it was through stays, but it counts as one that did
+ * not come.
+ */
 bool store_handback_complete(const struct store_handback *handback);
 /*
- * The host that they describe, into an empty one. Everything is used up. Not OK: something is missing or contradicts itself, and `host` is
- * empty again.
+ * The host that they describe, into an empty one. Everything is used up. Not OK: something is
+ * missing or contradicts itself, and `host` is empty again.
  */
 plasmon_status_t store_handback_build(struct store_handback *handback,
                                       struct store_host *host,

@@ -1,13 +1,15 @@
 /*
  * The socket at which workers of a dead store wait for the next one: see handback.h.
  *
- * A store listens at it all its life; that is also the mark by which the next one knows that there was one. Nobody answers: it has died,
- * and its workers are waited for before anything else is done. Somebody answers: it lives, and what comes of that the head decides.
+ * A store listens at it all its life; that is also the mark by which the next one knows that there
+ * was one. Nobody answers: it has died, and its workers are waited for before anything else is
+ * done. Somebody answers: it lives, and what comes of that the head decides.
  *
- * WHO LIVES. Nobody is waited for who is dead. Beside the socket is a file of marks: each worker is born with a descriptor of it, whose lock (of the
- * open file description, so that it needs nothing but to live) is on the byte of its device. The system lets go of the lock when the last who
- * has the descriptor ends, and the next store sees it. The file stays when a store dies; without it, or where a file system knows no such
- * locks, everybody is waited for until the time is over.
+ * WHO LIVES. Nobody is waited for who is dead. Beside the socket is a file of marks: each worker is
+ * born with a descriptor of it, whose lock (of the open file description, so that it needs nothing
+ * but to live) is on the byte of its device. The system lets go of the lock when the last who has
+ * the descriptor ends, and the next store sees it. The file stays when a store dies; without it, or
+ * where a file system knows no such locks, everybody is waited for until the time is over.
  */
 #include "store/daemon_int.h"
 
@@ -44,7 +46,7 @@ struct collection {
     struct caller callers[CALLERS_MAX];
 };
 
-/* ------------------------------------------------------------------------------------------------ the socket */
+/* --------------------------------------------------------------------------- the socket */
 
 static plasmon_status_t socket_open(struct store_daemon *daemon,
                                     const struct sockaddr_un *address, struct pl_err *err)
@@ -65,7 +67,7 @@ static plasmon_status_t socket_open(struct store_daemon *daemon,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ who lives */
+/* ---------------------------------------------------------------------------- who lives */
 
 static struct flock mark_of(uint32_t host_device, short type)
 {
@@ -150,7 +152,7 @@ static bool some_live(const struct collection *collection)
     return false;
 }
 
-/* ------------------------------------------------------------------------------------------------ who calls */
+/* ---------------------------------------------------------------------------- who calls */
 
 static void caller_drop(struct caller *caller, const char *why)
 {
@@ -248,7 +250,7 @@ static void caller_read(struct collection *collection, struct caller *caller)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ collecting */
+/* --------------------------------------------------------------------------- collecting */
 
 /* Waits for the next thing to happen; false: nothing did. */
 static bool collection_wait(struct collection *collection, uint64_t until_ns)
@@ -383,7 +385,7 @@ static plasmon_status_t take_over(struct store_daemon *daemon, struct pl_err *er
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ for the daemon */
+/* ----------------------------------------------------------------------- for the daemon */
 
 /* A worker that comes when it has been replaced already. */
 static void late_ready(struct store_daemon *daemon, struct store_source *source,

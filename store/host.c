@@ -1,6 +1,6 @@
 /*
- * The memory of a host. Nothing here is touched before it is used: tables and slabs are sparse memfds, so an idle device costs
- * the pages that hold its headers.
+ * The memory of a host. Nothing here is touched before it is used: tables and slabs are sparse
+ * memfds, so an idle device costs the pages that hold its headers.
  */
 #include "store/host.h"
 
@@ -42,7 +42,10 @@ void store_host_init(struct store_host *host)
     }
 }
 
-/* A memfd, a read-only descriptor of it (if wanted), and its mapping (if wanted). Outputs are set as far as it came. */
+/*
+ * A memfd, a read-only descriptor of it (if wanted), and its mapping (if wanted). Outputs are set
+ * as far as it came.
+ */
 static plasmon_status_t memory_create(const char *name, uint64_t bytes, int *out_fd,
                                       int *out_fd_ro, void **out_ptr)
 {
@@ -233,7 +236,7 @@ plasmon_status_t store_host_add_device(struct store_host *host, uint32_t kind,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ what another store left */
+/* -------------------------------------------------------------- what another store left */
 
 /* Takes fd. *out_fd is writable, *out_fd_ro not. */
 static plasmon_status_t memory_keep(int fd, uint64_t bytes, int *out_fd, int *out_fd_ro,
@@ -349,7 +352,7 @@ plasmon_status_t store_host_keep_device(struct store_host *host,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ chunks */
+/* ------------------------------------------------------------------------------- chunks */
 
 static plasmon_status_t chunk_check(const struct store_host *host, uint32_t device,
                                     const struct store_chunk *chunk, int fd,

@@ -1,10 +1,11 @@
 /*
- * What the store keeps for a host: for each device its timeline, object table, staging slab, doorbell and the descriptors of its
- * chunks; for each reader its page of pins. All of it is memfds and descriptors, so it stands when workers die and is gone when
- * the last process is.
+ * What the store keeps for a host: for each device its timeline, object table, staging slab,
+ * doorbell and the descriptors of its chunks; for each reader its page of pins. All of it is memfds
+ * and descriptors, so it stands when workers die and is gone when the last process is.
  *
- * Readers are numbered: the workers first (their host device number), then clients. A worker keeps its page over restarts (it
- * is cleared in between); a client's page is made for it and thrown away with it.
+ * Readers are numbered: the workers first (their host device number), then clients. A worker keeps
+ * its page over restarts (it is cleared in between); a client's page is made for it and thrown away
+ * with it.
  *
  * Threads: owner only (the store's loop). Other processes write what they are given write access to.
  */
@@ -63,8 +64,9 @@ struct store_host_reader {
 struct store_host {
     uint32_t device_count;
     /*
-     * What tells this memory from any other that a host of this name had or will have: drawn at random with the first device, in every timeline,
-     * and so handed to the store that takes it over. 0: there are no devices.
+     * What tells this memory from any other that a host of this name had or will have: drawn at
+     * random with the first device, in every timeline, and so handed to the store that takes it
+     * over. 0: there are no devices.
      */
     uint64_t memory;
     struct store_host_device devices[STORE_HOST_DEVICE_MAX];
@@ -72,11 +74,11 @@ struct store_host {
     struct store_pins *pages[STORE_READER_MAX]; /* NULL: none */
     uint64_t reader_epoch; /* pages made for clients; in every timeline too */
     struct pl_vec buffers; /* struct store_host_buffer *; host_buffers.h */
-    uint64_t
-        buffer_bytes; /* of all of them, those too that some worker has not let go of yet */
+    /* of all of them, those too that some worker has not let go of yet */
+    uint64_t buffer_bytes;
     uint64_t buffer_bytes_max;
-    struct pl_vec
-        spill_parts; /* struct store_spill_part: what workers keep of what is spilled */
+    /* struct store_spill_part: what workers keep of what is spilled */
+    struct pl_vec spill_parts;
 };
 
 #define STORE_STAGE_BYTES ((uint64_t)STORE_STAGE_SLOTS * STORE_STAGE_SLOT_BYTES)
@@ -93,8 +95,9 @@ plasmon_status_t store_host_add_device(struct store_host *host, uint32_t kind,
                                        uint64_t arena_bytes,
                                        struct pl_err *err) PL_MUST_CHECK;
 /*
- * A device of a store that died, from its descriptors; the next number. Takes all of them, also on failure. A read-only table or page of
- * pins is opened anew for writing. EVERSION, EMALFORMED: it is not what it should be, or of another memory than the devices before it.
+ * A device of a store that died, from its descriptors; the next number. Takes all of them, also on
+ * failure. A read-only table or page of pins is opened anew for writing. EVERSION, EMALFORMED: it
+ * is not what it should be, or of another memory than the devices before it.
  */
 struct store_host_kept {
     int timeline;

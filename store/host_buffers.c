@@ -39,7 +39,7 @@ const struct store_host_buffer *store_host_buffers_at(const struct store_host *h
     return i < host->buffers.count ? buffer_at(host, i) : NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ make */
+/* --------------------------------------------------------------------------------- make */
 
 /* Of the limit for clients. */
 static uint64_t counted_bytes(const struct store_host_buffer *buffer)
@@ -189,7 +189,7 @@ void store_host_buffers_ask(struct store_host_buffer *buffer, uint64_t workers)
     buffer->given = false;
 }
 
-/* ------------------------------------------------------------------------------------------------ answers */
+/* ------------------------------------------------------------------------------ answers */
 
 void store_host_buffers_said(struct store_host *host, uint32_t device, uint64_t id,
                              uint64_t locked, plasmon_status_t status)
@@ -248,7 +248,7 @@ struct store_host_buffer *store_host_buffers_decided(struct store_host *host)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ the end */
+/* ------------------------------------------------------------------------------ the end */
 
 /* It counts until nobody has it: page-locked memory does not go while a worker holds it. */
 static void buffer_reap(struct store_host *host, size_t index)

@@ -1,11 +1,12 @@
 /*
- * The host buffers of a host (store/host_buffer.h): which there are, whose, which workers have yet to say that they have one, and which
- * have yet to let one go. Decides; the daemon sends.
+ * The host buffers of a host (store/host_buffer.h): which there are, whose, which workers have yet
+ * to say that they have one, and which have yet to let one go. Decides; the daemon sends.
  *
  *   make -> [asked] -> every worker has it -> [given] -> drop -> [dropping] -> every worker has let go -> freed
  *               \-> one cannot register it: [dropping], and its client is told why
  *
- * That for spilling is used as far as every worker has it, from its beginning: who made it hears of each step, and where it ended early.
+ * That for spilling is used as far as every worker has it, from its beginning: who made it hears of
+ * each step, and where it ended early.
  *
  * Threads: owner only (the store's loop).
  */
@@ -42,7 +43,10 @@ plasmon_status_t store_host_buffers_make(struct store_host *host, uint32_t reade
 plasmon_status_t store_host_buffers_keep(struct store_host *host, uint32_t device,
                                          uint64_t id, uint64_t bytes, uint32_t reader,
                                          int fd) PL_MUST_CHECK;
-/* One that was kept: these workers have yet to say that they have it, and it is not given to anybody before. */
+/*
+ * One that was kept: these workers have yet to say that they have it, and it is not given to
+ * anybody before.
+ */
 void store_host_buffers_ask(struct store_host_buffer *buffer, uint64_t workers);
 /* NULL: none, or dropped. */
 struct store_host_buffer *store_host_buffers_find(const struct store_host *host,
@@ -51,8 +55,9 @@ struct store_host_buffer *store_host_buffers_find(const struct store_host *host,
 void store_host_buffers_said(struct store_host *host, uint32_t device, uint64_t id,
                              uint64_t locked, plasmon_status_t status);
 /*
- * One that every worker has answered for, and whose client does not know yet: given is set. Or what is for spilling and not given yet, if every worker has more
- * of it than was `told`, which is set. NULL: none.
+ * One that every worker has answered for, and whose client does not know yet: given is set. Or what
+ * is for spilling and not given yet, if every worker has more of it than was `told`, which is set.
+ * NULL: none.
  */
 struct store_host_buffer *store_host_buffers_decided(struct store_host *host);
 /* Bytes from the beginning that every worker which was asked has. */

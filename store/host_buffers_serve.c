@@ -1,6 +1,7 @@
 /*
- * Host buffers between a client that wants one and the workers of the host (host_buffers.h decides): the memory is handed to every worker, and
- * to the client when all have answered; it is dropped when its client says so, or goes.
+ * Host buffers between a client that wants one and the workers of the host (host_buffers.h
+ * decides): the memory is handed to every worker, and to the client when all have answered; it is
+ * dropped when its client says so, or goes.
  */
 #include <stdio.h>
 

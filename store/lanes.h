@@ -1,7 +1,8 @@
 /*
- * The lanes of a host (store/lane.h): made when a client first asks for one, and kept, because a worker cannot let go of pinned memory
- * while a stream of its device waits (unpinning blocks until it does not). So the pinned memory of a device grows to
- * what its clients used at once, at most STORE_LANES_MAX lanes.
+ * The lanes of a host (store/lane.h): made when a client first asks for one, and kept, because a
+ * worker cannot let go of pinned memory while a stream of its device waits (unpinning blocks until
+ * it does not). So the pinned memory of a device grows to what its clients used at once, at most
+ * STORE_LANES_MAX lanes.
  *
  * Threads: owner only (the store's loop).
  */
@@ -11,8 +12,8 @@
 #include "store/host.h"
 
 /*
- * A lane for this reader. *out_new: its worker has not heard of it. EAGAIN: all that the device may have are in use;
- * EUNREACHABLE: the device was given up.
+ * A lane for this reader. *out_new: its worker has not heard of it. EAGAIN: all that the device may
+ * have are in use; EUNREACHABLE: the device was given up.
  */
 plasmon_status_t store_lanes_take(struct store_host *host, uint32_t device, uint32_t reader,
                                   struct store_host_lane **out_lane,

@@ -1,4 +1,7 @@
-/* Control sockets: see link.h. What comes in is from another process and is checked before anybody looks at it. */
+/*
+ * Control sockets: see link.h. What comes in is from another process and is checked before anybody
+ * looks at it.
+ */
 #include "store/link.h"
 
 #include <errno.h>
@@ -49,8 +52,8 @@ bool store_link_pending(const struct store_link *link)
 }
 
 /*
- * What was sent goes from the front of the queue, once it is half of it: so a message is moved less than once on average, and a peer that
- * is never quite up to date has at most twice queue_max.
+ * What was sent goes from the front of the queue, once it is half of it: so a message is moved less
+ * than once on average, and a peer that is never quite up to date has at most twice queue_max.
  */
 static void link_compact(struct store_link *link)
 {

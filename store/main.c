@@ -1,6 +1,6 @@
 /*
- * plasmon-store: keeps the memory of a host. This file wires the parts: options, token, signals, the link to the head (node.c), the
- * daemon.
+ * plasmon-store: keeps the memory of a host. This file wires the parts: options, token, signals,
+ * the link to the head (node.c), the daemon.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -68,8 +68,8 @@ static plasmon_status_t library_dir_check(const char *dir, struct pl_err *err)
 #define DISK "/var/tmp"
 
 /*
- * Where nothing was said of spilling: files for half of what is free on the disk for temporary files that may be large. NULL: it is no disk but memory, or
- * nothing is free.
+ * Where nothing was said of spilling: files for half of what is free on the disk for temporary
+ * files that may be large. NULL: it is no disk but memory, or nothing is free.
  */
 static const char *disk_default(char out[64])
 {

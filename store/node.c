@@ -1,10 +1,12 @@
 /*
- * The link to the head: see node.h. What is said over it is node_session.c's; here are the thread, the connections and the mailboxes.
+ * The link to the head: see node.h. What is said over it is node_session.c's; here are the thread,
+ * the connections and the mailboxes.
  *
  * A head that refuses us for good is told to the daemon, which ends.
  *
- * THREADS. `lock` guards the mailboxes between the daemon's thread and rpc's loop: deaths and descriptors one way, events the other.
- * Everything else belongs to the loop's thread. Nothing of rpc is called with the lock held.
+ * THREADS. `lock` guards the mailboxes between the daemon's thread and rpc's loop: deaths and
+ * descriptors one way, events the other. Everything else belongs to the loop's thread. Nothing of
+ * rpc is called with the lock held.
  */
 #include "store/node.h"
 
@@ -75,14 +77,14 @@ struct store_node {
     bool quitting;
     bool left_told;    /* the daemon: nobody is there who would move anything */
     uint64_t broke_ns; /* the last connection */
-    uint64_t *
-        session_kept; /* of the last welcome, for the store after us; in the host's memory */
+    /* of the last welcome, for the store after us; in the host's memory */
+    uint64_t *session_kept;
     uint64_t beat_due_ns;
     uint64_t connect_due_ns;
     uint64_t pause_ns;
 };
 
-/* ------------------------------------------------------------------------------------------------ mailboxes */
+/* ---------------------------------------------------------------------------- mailboxes */
 
 static void node_post(struct store_node *node, enum store_uplink_event event,
                       uint32_t host_device, uint32_t incarnation)
@@ -223,7 +225,7 @@ static void node_collect(struct store_node *node)
     pl_mutex_unlock(&node->lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ the session asks for */
+/* ----------------------------------------------------------------- the session asks for */
 
 static void session_send(void *user, uint8_t *bytes, size_t length)
 {
@@ -314,8 +316,9 @@ static void node_leave_send(void *user)
 }
 
 /*
- * Leaving without a connection: a head with a journal is waited for until the deadline, which the daemon watches. Any other one is given a moment,
- * for the network may have failed; if it does not answer, it is gone with all that it knew.
+ * Leaving without a connection: a head with a journal is waited for until the deadline, which the
+ * daemon watches. Any other one is given a moment, for the network may have failed; if it does not
+ * answer, it is gone with all that it knew.
  */
 static void node_leave_look(struct store_node *node, uint64_t now_ns)
 {
@@ -338,7 +341,7 @@ static void node_spill_done(void *user)
     rpc_loop_post(node->loop, node_tick, node);
 }
 
-/* ------------------------------------------------------------------------------------------------ stream */
+/* ------------------------------------------------------------------------------- stream */
 
 static void stream_message(void *user, struct rpc_stream *stream, const uint8_t *bytes,
                            size_t length)
@@ -377,7 +380,10 @@ static const char *node_refusal(void *user)
     return ((struct store_node *)user)->refusal;
 }
 
-/* Asking again would not help: not beside another store, and not with what the head did not accept even once. */
+/*
+ * Asking again would not help: not beside another store, and not with what the head did not accept
+ * even once.
+ */
 static bool node_refused(const struct store_node *node, plasmon_status_t status)
 {
     return status == PLASMON_EEXIST ||
@@ -422,7 +428,7 @@ static const struct rpc_stream_ops stream_ops = {
     .closed   = stream_closed,
 };
 
-/* ------------------------------------------------------------------------------------------------ connecting */
+/* --------------------------------------------------------------------------- connecting */
 
 /* Embedded: the connection comes from the daemon, which has to be asked. false: not there yet. */
 static bool node_take_fd(struct store_node *node, int *out_fd)
@@ -505,7 +511,7 @@ static void node_tick(void *user)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 static plasmon_status_t node_start(void *user, const char *name, const char *store_socket,
                                    uint32_t devices, uint64_t memory, uint64_t *session)

@@ -1,6 +1,7 @@
 /*
- * The store's link to the head: hello, a beat a second, deaths of workers; fences and the order to stop come back. It connects
- * again with growing pauses, for ever: workers and objects do not need it.
+ * The store's link to the head: hello, a beat a second, deaths of workers; fences and the order to
+ * stop come back. It connects again with growing pauses, for ever: workers and objects do not need
+ * it.
  *
  * It has a thread of its own (rpc's loop); the daemon sees struct store_uplink only.
  */

@@ -45,7 +45,7 @@ static struct kept_result *result_at(const struct store_node_session *session, s
     return pl_vec_at(&session->results, i);
 }
 
-/* ------------------------------------------------------------------------------------------------ out */
+/* ---------------------------------------------------------------------------------- out */
 
 static void send_frame(struct store_node_session *session, Plasmon__V1__NodeFrame *frame,
                        uint64_t seq)
@@ -216,7 +216,7 @@ void store_node_session_send_owed(struct store_node_session *session)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ kept, and over */
+/* ----------------------------------------------------------------------- kept, and over */
 
 void store_node_session_down(struct store_node_session *session,
                              const struct store_uplink_down *down)
@@ -230,7 +230,10 @@ void store_node_session_down(struct store_node_session *session,
     *kept = (struct kept_down){.down = *down};
 }
 
-/* The head has everything up to `ack`; quarantines are kept for the next head. Not more than a bounded number is kept at all. */
+/*
+ * The head has everything up to `ack`; quarantines are kept for the next head. Not more than a
+ * bounded number is kept at all.
+ */
 static void forget_downs(struct store_node_session *session, uint64_t ack)
 {
     struct pl_vec *downs = &session->downs;
@@ -265,7 +268,7 @@ static void forget_spilled(struct store_node_session *session, uint64_t ack)
     session->results.count = used;
 }
 
-/* ------------------------------------------------------------------------------------------------ in */
+/* ----------------------------------------------------------------------------------- in */
 
 static void take_welcome(struct store_node_session *session,
                          const Plasmon__V1__NodeCommand *command)

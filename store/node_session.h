@@ -1,16 +1,18 @@
 /*
- * What a store says to the head, and what it owes it: hello, numbers, deaths of workers, results of spilling. Decisions only: no socket, no
- * thread, no clock. node.c does the rest.
+ * What a store says to the head, and what it owes it: hello, numbers, deaths of workers, results of
+ * spilling. Decisions only: no socket, no thread, no clock. node.c does the rest.
  *
- * Each connection counts its frames from 1. What the head must know is kept until it has acknowledged the frame that carried it, and goes
- * out again on the next connection otherwise. A death names device and incarnation, so telling it twice does no harm; a quarantine is told
- * on every connection, because a new head does not know of it. At most DOWNS_KEPT_MAX deaths are kept.
+ * Each connection counts its frames from 1. What the head must know is kept until it has
+ * acknowledged the frame that carried it, and goes out again on the next connection otherwise. A
+ * death names device and incarnation, so telling it twice does no harm; a quarantine is told on
+ * every connection, because a new head does not know of it. At most DOWNS_KEPT_MAX deaths are kept.
  *
- * A hello names the memory of our devices (store/host.h), by which the head knows us: from the first hello on, whether we heard its answer or
- * not, and whichever process of the host has that memory by then. A head that welcomes us with another session than the last one does not
- * know us any more - it was
- * started anew, or has given us up - and has told our workers the same, each of which ends, is started again and drops what lay there
- * (worker/daemon.c). So nothing is to be done here but to forget what the last one had asked for.
+ * A hello names the memory of our devices (store/host.h), by which the head knows us: from the
+ * first hello on, whether we heard its answer or not, and whichever process of the host has that
+ * memory by then. A head that welcomes us with another session than the last one does not know us
+ * any more - it was started anew, or has given us up - and has told our workers the same, each of
+ * which ends, is started again and drops what lay there (worker/daemon.c). So nothing is to be done
+ * here but to forget what the last one had asked for.
  *
  * Seeded bugs: store.memory_forgotten (a store that was welcomed names another memory).
  *
@@ -65,8 +67,8 @@ struct store_node_session {
     uint64_t in_seq;
     uint64_t in_acked;
     uint64_t beat;
-    struct pl_vec
-        downs; /* of store_uplink_down and the frame that carried it, oldest first */
+    /* of store_uplink_down and the frame that carried it, oldest first */
+    struct pl_vec downs;
     struct pl_vec results; /* likewise of store_spill_result */
 };
 

@@ -16,8 +16,8 @@
 #define STORE_DRAIN_MS        20000u /* Slurm gives 30 s between SIGTERM and SIGKILL */
 #define STORE_LEASE_MS        10000u /* as the head waits for a store (--node-lease) */
 #define STORE_WORKER_LEASE_MS 30000u /* far longer than any call into a driver takes */
-#define STORE_START_LEASE_MS \
-    60000u /* a driver that is not loaded yet takes seconds a GPU */
+/* a driver that is not loaded yet takes seconds a GPU */
+#define STORE_START_LEASE_MS 60000u
 
 struct store_options {
     const char *head;       /* NULL in the embedded default */

@@ -1,4 +1,7 @@
-/* Phases of a worker's replacement: see phases.h. Each moment is one word, written with release and read with acquire. */
+/*
+ * Phases of a worker's replacement: see phases.h. Each moment is one word, written with release and
+ * read with acquire.
+ */
 #include "store/phases.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
 /*
- * Which GPUs are there? The store must not have a CUDA context, nor load the driver: a short-lived `plasmon-worker --probe` looks,
- * and says a line a device: "cuda ORDINAL BYTES NAME".
+ * Which GPUs are there? The store must not have a CUDA context, nor load the driver: a short-lived
+ * `plasmon-worker --probe` looks, and says a line a device: "cuda ORDINAL BYTES NAME".
  */
 #ifndef STORE_PROBE_H
 #define STORE_PROBE_H

@@ -18,7 +18,10 @@ static void files_raise(void)
     }
 }
 
-/* A library user's program may have any descriptors open without close-on-exec; holding its pipes would keep its readers waiting. */
+/*
+ * A library user's program may have any descriptors open without close-on-exec; holding its pipes
+ * would keep its readers waiting.
+ */
 static void files_close_inherited(const struct store_options *options)
 {
     unsigned keep[2] = {UINT32_MAX, UINT32_MAX};
@@ -48,7 +51,10 @@ static void files_close_inherited(const struct store_options *options)
     (void)syscall(SYS_close_range, from, UINT32_MAX, 0);
 }
 
-/* Before any thread is started: all of them inherit the mask, and the loop reads these signals from a descriptor. */
+/*
+ * Before any thread is started: all of them inherit the mask, and the loop reads these signals from
+ * a descriptor.
+ */
 static void signals_block(void)
 {
     sigset_t set;

@@ -1,4 +1,7 @@
-/* What a process must be before it can be the store: descriptors, signals, session. Called by main() before any thread exists. */
+/*
+ * What a process must be before it can be the store: descriptors, signals, session. Called by
+ * main() before any thread exists.
+ */
 #ifndef STORE_PROCESS_H
 #define STORE_PROCESS_H
 

@@ -1,4 +1,7 @@
-/* What a worker or a client is told when it comes: descriptors of everything it may map, in the order of control.h. */
+/*
+ * What a worker or a client is told when it comes: descriptors of everything it may map, in the
+ * order of control.h.
+ */
 #ifndef STORE_SETUP_H
 #define STORE_SETUP_H
 
@@ -9,7 +12,10 @@
 /* All SETUP and CHUNK messages of a worker, for its first start and every restart. */
 plasmon_status_t store_setup_worker(const struct store_host *host, uint32_t device,
                                     struct store_link *link) PL_MUST_CHECK;
-/* All CLIENT_SETUP messages. known: the client has all that they would give it, so there is only the last one. */
+/*
+ * All CLIENT_SETUP messages. known: the client has all that they would give it, so there is only
+ * the last one.
+ */
 plasmon_status_t store_setup_client(const struct store_host *host, uint32_t reader,
                                     bool known, struct store_link *link) PL_MUST_CHECK;
 /* One CHUNK. read_only: the receiver is neither the owner nor may write. */

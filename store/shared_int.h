@@ -1,14 +1,15 @@
 /*
- * The operations on memory that several processes share. table.c is written in these and nothing else, so that
- * tests/unit/store/test_table_model.c can put its own in their place (STORE_MODEL) and run the real code under every interleaving,
- * with store buffers.
+ * The operations on memory that several processes share. table.c is written in these and nothing
+ * else, so that tests/unit/store/test_table_model.c can put its own in their place (STORE_MODEL)
+ * and run the real code under every interleaving, with store buffers.
  *
  *   shared_load         acquire; sequentially consistent among shared_store_sc and shared_swap
  *   shared_store        release: may become visible late, never out of order
  *   shared_store_sc     visible before the next load
  *   shared_swap         compare and swap; visible before the next load
  *
- * (No fences: the thread sanitizer does not know them. On x86 a load is a plain load, a release store a plain store.)
+ * (No fences: the thread sanitizer does not know them. On x86 a load is a plain load, a release
+ * store a plain store.)
  */
 #ifndef STORE_SHARED_INT_H
 #define STORE_SHARED_INT_H

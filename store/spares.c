@@ -1,18 +1,24 @@
 /*
- * Spare workers: for each device a process that was started ahead and waits. When the device's worker ends, it is next: what takes long and
- * needs nothing of that worker - the program, the driver, its libraries, and if the operator can spare the memory a context with all kernels
- * loaded - is behind it then.
+ * Spare workers: for each device a process that was started ahead and waits. When the device's
+ * worker ends, it is next: what takes long and needs nothing of that worker - the program, the
+ * driver, its libraries, and if the operator can spare the memory a context with all kernels loaded
+ * - is behind it then.
  *
- * IN A HURRY. Where no spare is kept, one is started when it is known that a GPU's worker ends: a process with a big context takes some tenths of a
- * second to be reaped, and so long the next one makes its own context. It starts no cuBLAS, which would take longer than that (device/cuda/blas.c).
+ * IN A HURRY. Where no spare is kept, one is started when it is known that a GPU's worker ends: a
+ * process with a big context takes some tenths of a second to be reaped, and so long the next one
+ * makes its own context. It starts no cuBLAS, which would take longer than that
+ * (device/cuda/blas.c).
  *
- * WHY IT IS SAFE. A spare has a control socket and nothing else of ours: no timeline, no table, no chunk, no number. It gets all that when
- * its turn has come, by BEGIN and the set-up that every worker gets, and that is after the one before was reaped, as for any worker. The record for
- * the store after us (worker_pid) names it from then on. If we die before, it finds the end of its socket and ends.
+ * WHY IT IS SAFE. A spare has a control socket and nothing else of ours: no timeline, no table, no
+ * chunk, no number. It gets all that when its turn has come, by BEGIN and the set-up that every
+ * worker gets, and that is after the one before was reaped, as for any worker. The record for the
+ * store after us (worker_pid) names it from then on. If we die before, it finds the end of its
+ * socket and ends.
  *
- * WHEN. A second after the device's worker is up, so that it does not take from those who wait for that one. One that ends by itself is not
- * started again for a minute. One that is stopped, or has not said for the length of a start's lease that it waits, is not taken. Embedded
- * clusters keep none: they are small, and gone soon.
+ * WHEN. A second after the device's worker is up, so that it does not take from those who wait for
+ * that one. One that ends by itself is not started again for a minute. One that is stopped, or has
+ * not said for the length of a start's lease that it waits, is not taken. Embedded clusters keep
+ * none: they are small, and gone soon.
  *
  * Threads: the loop's.
  */

@@ -1,6 +1,7 @@
 /*
- * Starting programs. Every descriptor of the store is close-on-exec; the wanted ones are first copied to high numbers, so that
- * putting one in its place cannot overwrite another that is still needed.
+ * Starting programs. Every descriptor of the store is close-on-exec; the wanted ones are first
+ * copied to high numbers, so that putting one in its place cannot overwrite another that is still
+ * needed.
  */
 #include "store/spawn.h"
 

@@ -1,6 +1,6 @@
 /*
- * Starting a program with a few descriptors. posix_spawn only: the store has threads (gRPC's), and a forked copy of them must not
- * run.
+ * Starting a program with a few descriptors. posix_spawn only: the store has threads (gRPC's), and
+ * a forked copy of them must not run.
  */
 #ifndef STORE_SPAWN_H
 #define STORE_SPAWN_H
@@ -22,7 +22,10 @@ struct store_spawn {
     unsigned fd_count;
     int stdout_fd; /* -1: as ours */
 };
-/* The child starts with no signal blocked and default actions, standard input from /dev/null, and no other descriptor of ours. */
+/*
+ * The child starts with no signal blocked and default actions, standard input from /dev/null, and
+ * no other descriptor of ours.
+ */
 plasmon_status_t store_spawn(const struct store_spawn *spawn, pid_t *out_pid,
                              int *out_pidfd, struct pl_err *err) PL_MUST_CHECK;
 

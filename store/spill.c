@@ -50,7 +50,7 @@ struct store_spill {
     struct store_spill_files files; /* but index->slab, slab_bytes, era: see there */
 };
 
-/* ------------------------------------------------------------------------------------------------ the slab */
+/* ----------------------------------------------------------------------------- the slab */
 
 /* Map it, and name it in the index before anybody hears of it. */
 static plasmon_status_t slab_map(struct store_spill *spill, int fd, uint64_t host_buffer)
@@ -144,7 +144,7 @@ static void slab_get(struct store_spill *spill, uint64_t known,
     pl_mutex_unlock(&spill->lock);
 }
 
-/* -------------------------------------------------------------------------------------------------- the thread */
+/* --------------------------------------------------------------------------- the thread */
 
 static bool inside(const struct store_spill *spill, uint64_t offset, uint64_t bytes)
 {
@@ -247,7 +247,7 @@ static void *thread_main(void *user)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ from outside */
+/* ------------------------------------------------------------------------- from outside */
 
 void store_spill_ask(struct store_spill *spill, const struct store_spill_op *op)
 {
@@ -368,7 +368,7 @@ err_free:
     return status;
 }
 
-/* ---------------------------------------------------------------------------------------- another store's */
+/* ---------------------------------------------------------------------- another store's */
 
 void store_spill_set_memory(struct store_spill *spill, uint64_t memory)
 {
@@ -445,7 +445,10 @@ static void files_empty(const struct store_spill_part *parts, size_t count)
     }
 }
 
-/* The host buffer that the index needs; one that was being made will do if it names none. false: it is gone. */
+/*
+ * The host buffer that the index needs; one that was being made will do if it names none. false: it
+ * is gone.
+ */
 static bool slab_choose(const struct store_spill_index *index,
                         const struct store_spill_slab *slabs, size_t count,
                         struct store_spill_slab *out_slab)

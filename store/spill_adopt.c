@@ -1,12 +1,15 @@
 /*
  * Taking over the spill files of a store that died: see spill_index.h.
  *
- * RULE. The head's records say what should be there, the index says what is. An entry is believed if it is as it was written, of the present
- * era, within its file, and over no other; its bytes are believed if they have their checksum when they are read. All else is dropped here,
- * and a value that the head looks for and that is not there is lost to it (ELOST), which makes it again where it can. There are no entries that the
- * head does not know: it asked for each, and asks again for what was not answered.
+ * RULE. The head's records say what should be there, the index says what is. An entry is believed
+ * if it is as it was written, of the present era, within its file, and over no other; its bytes are
+ * believed if they have their checksum when they are read. All else is dropped here, and a value
+ * that the head looks for and that is not there is lost to it (ELOST), which makes it again where
+ * it can. There are no entries that the head does not know: it asked for each, and asks again for
+ * what was not answered.
  *
- * What no entry names in a file - the rest of a write that was under way, what was forgotten when the store died - is given back to the disk.
+ * What no entry names in a file - the rest of a write that was under way, what was forgotten when
+ * the store died - is given back to the disk.
  */
 #include "store/spill_files_int.h"
 
@@ -50,9 +53,12 @@ static void drops_say(const struct store_spill_files *files, const struct drops 
     }
 }
 
-/* ------------------------------------------------------------------------------------------------- files */
+/* -------------------------------------------------------------------------------- files */
 
-/* A copy of the descriptor of the file that the index names, which has no other name; -1: nobody handed it on. */
+/*
+ * A copy of the descriptor of the file that the index names, which has no other name; -1: nobody
+ * handed it on.
+ */
 static int file_find(const struct store_spill_index_dir *named, const int *fds,
                      size_t count)
 {
@@ -108,7 +114,7 @@ static plasmon_status_t dirs_take(struct store_spill_files *files, const int *fd
     return PLASMON_OK;
 }
 
-/* ----------------------------------------------------------------------------------------------- entries */
+/* ------------------------------------------------------------------------------ entries */
 
 struct candidate {
     uint32_t at;
@@ -244,7 +250,7 @@ static plasmon_status_t entries_take(struct store_spill_files *files)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------- directories */
+/* -------------------------------------------------------------------------- directories */
 
 /* One that we were given: the file that is there goes on, or ours is used. */
 static void dir_settle(struct store_spill_files *files, struct store_spill_dir *ours)

@@ -16,11 +16,11 @@
 #include "base/log.h"
 #include "store/checksum.h"
 
-#define PIECE_BYTES \
-    (UINT64_C(8) << 20)   /* at a time, so that a large value is no single call */
+/* at a time, so that a large value is no single call */
+#define PIECE_BYTES (UINT64_C(8) << 20)
 #define BLOCK_BYTES 4096u /* what disks give back holes in */
 
-/* --------------------------------------------------------------------------------------------- directories */
+/* -------------------------------------------------------------------------- directories */
 
 /* A limit behind the last colon: digits and a suffix. Anything else is part of the name. */
 static bool limit_parse(const char *text, uint64_t *out_bytes)
@@ -191,7 +191,7 @@ uint64_t store_spill_files_max(const struct store_spill_files *files)
     return bytes;
 }
 
-/* ------------------------------------------------------------------------------------------------- places */
+/* ------------------------------------------------------------------------------- places */
 
 uint64_t spill_file_span(uint64_t bytes)
 {
@@ -290,7 +290,7 @@ static void entry_give(struct store_spill_files *files, uint32_t at)
     *place = at;
 }
 
-/* --------------------------------------------------------------------------------------------------- files */
+/* -------------------------------------------------------------------------------- files */
 
 /* The entry goes before the bytes do: see spill_index.h. */
 static void file_destroy(struct store_spill_files *files, struct spill_file *file)
@@ -384,7 +384,10 @@ static int all_write(int fd, uint64_t offset, const uint8_t *data, uint64_t byte
         }
         done += (uint64_t)wrote;
     }
-    /* What the disk cannot take is to be known now, while the bytes are elsewhere, too; and the page cache is to hold no second copy. */
+    /*
+     * What the disk cannot take is to be known now, while the bytes are elsewhere, too; and the
+     * page cache is to hold no second copy.
+     */
     if (fdatasync(fd) != 0 && errno != EINVAL && errno != EROFS) {
         return errno;
     }

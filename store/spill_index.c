@@ -103,7 +103,7 @@ void store_spill_index_close(struct store_spill_index *index)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ entries */
+/* ------------------------------------------------------------------------------ entries */
 
 static uint64_t entry_check(const struct store_spill_index *index,
                             const struct store_spill_entry *entry)

@@ -1,21 +1,25 @@
 /*
  * What is in spill files, in memory that outlives the store which wrote it.
  *
- * A store that dies leaves the bytes of what it spilled: files without names, kept by the descriptors that every worker of the host has of them (as
- * of device memory, handback.h), and the slab. What would go with the process is where in them which value lies. So that is here, in a
+ * A store that dies leaves the bytes of what it spilled: files without names, kept by the
+ * descriptors that every worker of the host has of them (as of device memory, handback.h), and the
+ * slab. What would go with the process is where in them which value lies. So that is here, in a
  * memfd that workers keep, too. The next store takes slab, files and index over, or none of them.
  *
- * AN ENTRY is written after its bytes are on the disk, its state last; it is freed before its bytes are given away. So whatever step a
- * store died at, an entry that is there names bytes that are what they were. What is asked of a store (spill.h) may be asked again of the
- * next one: a write that has its entry is done, a read and a forget change nothing when they are done twice, and of a move it is
- * recorded how far it came (store_spill_move).
+ * AN ENTRY is written after its bytes are on the disk, its state last; it is freed before its bytes
+ * are given away. So whatever step a store died at, an entry that is there names bytes that are
+ * what they were. What is asked of a store (spill.h) may be asked again of the next one: a write
+ * that has its entry is done, a read and a forget change nothing when they are done twice, and of a
+ * move it is recorded how far it came (store_spill_move).
  *
- * WHOSE it is. `memory` is the number of the host's device memory (host.h), so another cluster's, or that of another life of this host, is never
- * taken. `life` is what the head knows all of this by: while it stays, the head's records hold. `era` counts the heads that knew nothing
- * of those before them: entries of another era are nobody's.
+ * WHOSE it is. `memory` is the number of the host's device memory (host.h), so another cluster's,
+ * or that of another life of this host, is never taken. `life` is what the head knows all of this
+ * by: while it stays, the head's records hold. `era` counts the heads that knew nothing of those
+ * before them: entries of another era are nobody's.
  *
- * What comes from workers is checked like anything from outside: an entry that cannot be (out of its file, over another one, with
- * another check sum) is dropped, and what the head looks for there is then lost.
+ * What comes from workers is checked like anything from outside: an entry that cannot be (out of
+ * its file, over another one, with another check sum) is dropped, and what the head looks for there
+ * is then lost.
  *
  * Threads: owner only, but for the words that say otherwise.
  */
@@ -66,13 +70,13 @@ struct store_spill_index {
     uint64_t magic;
     uint32_t version;
     uint32_t entry_end; /* those from here on were never used */
-    uint64_t
-        generation;  /* one more than that of the index before; the greater one counts */
+    /* one more than that of the index before; the greater one counts */
+    uint64_t generation;
     uint64_t life;   /* drawn */
     uint64_t memory; /* store_host.memory; 0: not known yet */
     uint64_t era;    /* atomic: any thread */
-    uint64_t
-        slab; /* number of the host buffer; 0: none was made. Written after slab_bytes */
+    /* number of the host buffer; 0: none was made. Written after slab_bytes */
+    uint64_t slab;
     uint64_t slab_bytes;
     uint64_t move; /* store_spill_move() */
     uint64_t unused[7];
@@ -84,8 +88,8 @@ struct store_spill_index {
 plasmon_status_t store_spill_index_create(struct store_spill_index **out_index, int *out_fd,
                                           struct pl_err *err) PL_MUST_CHECK;
 /*
- * The index of a store that died, mapped for writing. fd is borrowed. EMALFORMED, EVERSION: it is none, or of other memory than `memory`:
- * err says which.
+ * The index of a store that died, mapped for writing. fd is borrowed. EMALFORMED, EVERSION: it is
+ * none, or of other memory than `memory`: err says which.
  */
 plasmon_status_t store_spill_index_open(int fd, uint64_t memory,
                                         struct store_spill_index **out_index,
@@ -95,16 +99,18 @@ void store_spill_index_close(struct store_spill_index *index); /* NULL is fine *
 void store_spill_entry_set(struct store_spill_index *index, uint32_t at, uint64_t era);
 void store_spill_entry_clear(struct store_spill_index *index, uint32_t at);
 /*
- * Is it there, of this era, and as it was written? Then *out_entry is a copy, which nobody changes any more. out_damaged: it says that it is
- * there, and is not as it was written.
+ * Is it there, of this era, and as it was written? Then *out_entry is a copy, which nobody changes
+ * any more. out_damaged: it says that it is there, and is not as it was written.
  */
 bool store_spill_entry_get(const struct store_spill_index *index, uint32_t at,
                            struct store_spill_entry *out_entry, bool *out_damaged);
 
 /*
- * Move bytes down in `memory`, from `from` to `to`, which may overlap. What was done is in *progress (store_spill_index.move) after each piece,
- * so that who is asked again, after a store died in the middle, goes on there. The head asks for a move only when nothing else is
- * unanswered, so the last one is all that has to be known. steps_max: so many pieces at most (UINT64_MAX: all); false: there are more.
+ * Move bytes down in `memory`, from `from` to `to`, which may overlap. What was done is in
+ * *progress (store_spill_index.move) after each piece, so that who is asked again, after a store
+ * died in the middle, goes on there. The head asks for a move only when nothing else is unanswered,
+ * so the last one is all that has to be known. steps_max: so many pieces at most (UINT64_MAX: all);
+ * false: there are more.
  */
 bool store_spill_move(uint8_t *memory, uint64_t id, uint64_t from, uint64_t to,
                       uint64_t bytes, uint64_t *progress, uint64_t steps_max);

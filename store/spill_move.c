@@ -1,10 +1,12 @@
 /*
  * Moving bytes so that a kill in the middle loses none: see spill_index.h.
  *
- * A piece is never longer than the way it goes, so it does not overwrite what it is read from: a piece that was begun and not recorded is
- * done again with the same result. A piece overwrites the source only of pieces before it, which are recorded.
+ * A piece is never longer than the way it goes, so it does not overwrite what it is read from: a
+ * piece that was begun and not recorded is done again with the same result. A piece overwrites the
+ * source only of pieces before it, which are recorded.
  *
- * The word has the low 24 bits of the move's id above the count of its pieces that are done, so that both change at once. Pure function.
+ * The word has the low 24 bits of the move's id above the count of its pieces that are done, so
+ * that both change at once. Pure function.
  */
 #include "store/spill_index.h"
 

@@ -1,6 +1,7 @@
 /*
- * The daemon's part of spilling across stores: what workers handed back of the store before us goes to spill.c, and what we have goes to our
- * workers, who keep it for the store after us. Nothing of that in a private cluster, which ends with its store.
+ * The daemon's part of spilling across stores: what workers handed back of the store before us goes
+ * to spill.c, and what we have goes to our workers, who keep it for the store after us. Nothing of
+ * that in a private cluster, which ends with its store.
  */
 #include "store/daemon_int.h"
 
@@ -23,8 +24,9 @@ static uint64_t came(const struct store_daemon *daemon)
 }
 
 /*
- * What lies in the slab is ours at once. How much of it may be used our workers know: some may still be registering it, may have found that there is no more, or may
- * not have heard of it. So all are asked, as for one that is new, and say where they are.
+ * What lies in the slab is ours at once. How much of it may be used our workers know: some may
+ * still be registering it, may have found that there is no more, or may not have heard of it. So
+ * all are asked, as for one that is new, and say where they are.
  */
 static void slab_take(struct store_daemon *daemon, uint64_t number)
 {

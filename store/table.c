@@ -6,14 +6,15 @@
  *   reader:  R1 pin := slot      R2 load state == SEALED    (R3 use the bytes)    R4 pin := 0
  *   writer:  W1 state := DOOMED  W2 load pins: slot absent   W3 state := FREE, reuse the bytes
  *
- *   R1, R2, W1, W2 have one order that all processes agree on. If W2 misses the pin, W2 is before R1, so W1 is before R2,
- *   which sees DOOMED (or later) and gives up. `high` is raised before R1 and read before the pins, so a scan that stops
- *   short of the pin was before R1 too.
+ *   R1, R2, W1, W2 have one order that all processes agree on. If W2 misses the pin, W2 is before
+ *   R1, so W1 is before R2, which sees DOOMED (or later) and gives up. `high` is raised before R1
+ *   and read before the pins, so a scan that stops short of the pin was before R1 too.
  *
  * WHY THE COPY OF THE ENTRY IS WHOLE
  *
- *   After R2 the fields cannot change while the pin stands, but for `seq` and `checksum` in store_table_consume(). That sets
- *   CONSUMED first; whoever read a new field (acquire) then sees CONSUMED (release) at the second look at the state.
+ *   After R2 the fields cannot change while the pin stands, but for `seq` and `checksum` in
+ *   store_table_consume(). That sets CONSUMED first; whoever read a new field (acquire) then sees
+ *   CONSUMED (release) at the second look at the state.
  *
  * Seeded bugs, for the model: store.pin_after_check (R2 before R1), store.scan_before_doom (W2 before W1),
  * store.pin_unordered (R1 may become visible after R2, as a plain store would).
@@ -83,7 +84,7 @@ uint32_t store_entry_checksum(const struct store_entry *entry)
     return (uint32_t)(hash >> 32 ^ hash) | 1u;
 }
 
-/* ------------------------------------------------------------------------------------------------ writer */
+/* ------------------------------------------------------------------------------- writer */
 
 static struct store_entry *table_entry(struct store_table *table, uint32_t slot)
 {
@@ -196,7 +197,10 @@ void store_table_retire(struct store_table *table, uint32_t slot)
                       STORE_RETIRED); /* visible before the scan that follows */
 }
 
-/* Does this page hold a pin whose upper part is `key`? The generation does not matter: a late pin of an old one only delays. */
+/*
+ * Does this page hold a pin whose upper part is `key`? The generation does not matter: a late pin
+ * of an old one only delays.
+ */
 static bool page_holds(const struct store_pins *page, uint64_t key)
 {
     uint64_t high = shared_load64(&page->high); /* before the pins: see above */
@@ -264,7 +268,7 @@ uint32_t store_table_sweep(struct store_table *table, struct store_pins *const *
     return freed;
 }
 
-/* ------------------------------------------------------------------------------------------------ reader */
+/* ------------------------------------------------------------------------------- reader */
 
 static void high_raise(struct store_pins *mine, uint64_t wanted)
 {

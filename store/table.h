@@ -1,31 +1,38 @@
 /*
- * The object table of a device: which buffers lie in its arena, readable by every process of the host, and standing when its
- * writer dies.
+ * The object table of a device: which buffers lie in its arena, readable by every process of the
+ * host, and standing when its writer dies.
  *
- * One writer (the device's worker; the store while the worker is dead), many readers (other workers, clients). The head gives
- * out slots and generations (wire_buffer), so an entry is found without searching.
+ * One writer (the device's worker; the store while the worker is dead), many readers (other
+ * workers, clients). The head gives out slots and generations (wire_buffer), so an entry is found
+ * without searching.
  *
  *   FREE -> WRITING -> SEALED -> (WRITING in place: CONSUMED -> SEALED) [-> RETIRED] -> DOOMED -> FREE
  *
- * Reader:   pin in a page of its own (device's slot, generation), then read the entry: state SEALED, generation equal, checksum
- *           right, state still SEALED; use the bytes; unpin when the copy is done. Anything else: unpin, and ask the head again.
- * Writer:   to free, set DOOMED, then scan the pin pages for the slot; free only when none holds it, otherwise try again
+ * Reader: pin in a page of its own (device's slot, generation), then read the entry: state SEALED,
+ * generation equal, checksum
+ *           right, state still SEALED; use the bytes; unpin when the copy is done. Anything else:
+ *           unpin, and ask the head again.
+ * Writer: to free, set DOOMED, then scan the pin pages for the slot; free only when none holds it,
+ * otherwise try again
  *           later. To write in place, set CONSUMED first and scan likewise.
  *
- * Retired: nobody will name the buffer any more but launches that are enqueued on its device. Set, then the pins are scanned as for
- * DOOMED; when none holds it, its bytes may be another entry's too, which is written behind those launches (worker/reuse.c).
- * The entry stays, because after a crash they may have to run again.
+ * Retired: nobody will name the buffer any more but launches that are enqueued on its device. Set,
+ * then the pins are scanned as for DOOMED; when none holds it, its bytes may be another entry's
+ * too, which is written behind those launches (worker/reuse.c). The entry stays, because after a
+ * crash they may have to run again.
  *
- * The store-load order on both sides (pin then read; doom then scan; all four sequentially consistent) is what makes it safe: at
- * least one of the two sees the other. tests/unit/store/test_table_model.c enumerates all interleavings, with a crash of either
- * side after every store.
+ * The store-load order on both sides (pin then read; doom then scan; all four sequentially
+ * consistent) is what makes it safe: at least one of the two sees the other.
+ * tests/unit/store/test_table_model.c enumerates all interleavings, with a crash of either side
+ * after every store.
  *
- * A FREE entry's generation is the next that may come: a reader of an older one knows that it is too late, a reader of this one
- * that it is too early.
+ * A FREE entry's generation is the next that may come: a reader of an older one knows that it is
+ * too late, a reader of this one that it is too early.
  *
- * Recovery after a crash of the writer: DOOMED entries that nobody pins are freed (store_table_sweep); WRITING and CONSUMED are not
- * sealed, their bytes are right only if the timeline shows launch `seq` complete. An entry whose checksum is wrong was
- * being changed: FREE and WRITING ones hold nothing; a CONSUMED one keeps offset and bytes, which never change.
+ * Recovery after a crash of the writer: DOOMED entries that nobody pins are freed
+ * (store_table_sweep); WRITING and CONSUMED are not sealed, their bytes are right only if the
+ * timeline shows launch `seq` complete. An entry whose checksum is wrong was being changed: FREE
+ * and WRITING ones hold nothing; a CONSUMED one keeps offset and bytes, which never change.
  */
 #ifndef STORE_TABLE_H
 #define STORE_TABLE_H
@@ -70,9 +77,9 @@ struct store_entry {
 static_assert(sizeof(struct store_entry) == 128, "shared between processes");
 
 enum store_entry_flags {
-    STORE_ENTRY_CLIENT_WRITES =
-        1u << 0, /* a client writes it: where it lies, or through a lane */
-    STORE_ENTRY_REPLICA = 1u << 1,
+    /* a client writes it: where it lies, or through a lane */
+    STORE_ENTRY_CLIENT_WRITES = 1u << 0,
+    STORE_ENTRY_REPLICA       = 1u << 1,
 };
 
 struct store_chunk {
@@ -98,17 +105,20 @@ struct store_table {
     _Atomic uint32_t chunk_count; /* release: chunks[0 .. count) are right */
     uint64_t arena_bytes;         /* of reserved address space */
     _Atomic uint32_t slot_high;   /* entries at and above it were never used; only grows */
-    uint32_t
-        ring_begun; /* 1: its staging ring has, in the life that device, epoch and node_session tell; release by the worker (worker/siblings.c) */
+    /*
+     * 1: its staging ring has, in the life that device, epoch and node_session tell; release by the
+     * worker (worker/siblings.c)
+     */
+    uint32_t ring_begun;
     uint64_t device; /* of the cluster, + 1, once its worker knows; written before epoch */
     uint64_t epoch;  /* of the head whose number that is; release by the worker */
-    uint64_t
-        node_session; /* of its host with that head, which brought it; release, after epoch */
-    uint32_t
-        engines; /* enum store_engines: whose engines make its large copies; by the worker */
+    /* of its host with that head, which brought it; release, after epoch */
+    uint64_t node_session;
+    /* enum store_engines: whose engines make its large copies; by the worker */
+    uint32_t engines;
     uint32_t unused[13];
-    uint64_t
-        reads_until_ns; /* by pl_now_ns(): its engines make many copies that are not large; by the worker */
+    /* by pl_now_ns(): its engines make many copies that are not large; by the worker */
+    uint64_t reads_until_ns;
     struct store_chunk chunks[STORE_CHUNK_MAX];
     struct store_entry entries[STORE_TABLE_SLOTS];
 };
@@ -151,14 +161,18 @@ uint32_t store_table_sweep(struct store_table *table, struct store_pins *const *
                            uint32_t page_count);
 
 /*
- * Reader side. OK: *out_entry is a copy and the pin *out_pin holds; EAGAIN: not sealed (yet); ELOST: no such generation any more;
- * ELIMIT: STORE_PIN_MAX pins are held. Threads: several of one process may share a page.
+ * Reader side. OK: *out_entry is a copy and the pin *out_pin holds; EAGAIN: not sealed (yet);
+ * ELOST: no such generation any more; ELIMIT: STORE_PIN_MAX pins are held. Threads: several of one
+ * process may share a page.
  */
 plasmon_status_t store_table_pin(const struct store_table *table, uint32_t slot,
                                  uint32_t generation, struct store_pins *mine,
                                  struct store_entry *out_entry,
                                  uint32_t *out_pin) PL_MUST_CHECK;
-/* The same of a buffer that is being written for a client (STORE_ENTRY_CLIENT_WRITES), by who writes it. ELOST: not any more. */
+/*
+ * The same of a buffer that is being written for a client (STORE_ENTRY_CLIENT_WRITES), by who
+ * writes it. ELOST: not any more.
+ */
 plasmon_status_t store_table_pin_writing(const struct store_table *table, uint32_t slot,
                                          uint32_t generation, struct store_pins *mine,
                                          struct store_entry *out_entry,

@@ -1,11 +1,13 @@
 /*
- * Timelines. The ring says which stream a launch went to, the stream's word how far that stream is; timeline.h has the rule.
+ * Timelines. The ring says which stream a launch went to, the stream's word how far that stream is;
+ * timeline.h has the rule.
  *
- * Why a slot that names a later launch means "done": launches share a slot when they are STORE_RING apart, the head keeps
- * fewer than half of that outstanding, and a launch is outstanding until it is done.
+ * Why a slot that names a later launch means "done": launches share a slot when they are STORE_RING
+ * apart, the head keeps fewer than half of that outstanding, and a launch is outstanding until it
+ * is done.
  *
- * A restarted worker publishes launches again that the ring knows already. `enqueued` never goes back, so a reader that looked before
- * the crash is not contradicted.
+ * A restarted worker publishes launches again that the ring knows already. `enqueued` never goes
+ * back, so a reader that looked before the crash is not contradicted.
  */
 #include "store/timeline.h"
 

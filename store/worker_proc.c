@@ -1,4 +1,7 @@
-/* The worker's life: see worker_proc.h. One function a state; what is not listed in a state does not matter there. */
+/*
+ * The worker's life: see worker_proc.h. One function a state; what is not listed in a state does
+ * not matter there.
+ */
 #include "store/worker_proc.h"
 
 #include <assert.h>

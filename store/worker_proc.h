@@ -1,21 +1,26 @@
 /*
- * The life of one worker process, as decisions only: events and the time go in, actions come out. The daemon does the actions.
+ * The life of one worker process, as decisions only: events and the time go in, actions come out.
+ * The daemon does the actions.
  *
  *   IDLE -> RUNNING -> (FENCING ->) WAITING -> RUNNING with the next incarnation
  *                              \-> QUARANTINED: it could not be reaped, died too often, or its starts fail
  *
- * A death is reported to the head once. A worker that was up for 3 s after its start is replaced at once, and so is the first that was not;
- * then the pause is 0.1 s, doubling up to 5 s, by how many in a row did not come that far. More than 10 deaths in a minute quarantine the
- * device, and so do more than 10 starts in a row, however long each took, after which no worker was ready. A worker that stopped (SIGSTOP, a
- * debugger), that broke the control protocol, or that the head wants fenced, is killed; nothing replaces it before it was reaped, because
- * its kernels may write until then. 10 s without being reaped quarantine the device. What the head wants ended does not count as a death:
- * tasks may run into their time limits as often as they like.
+ * A death is reported to the head once. A worker that was up for 3 s after its start is replaced at
+ * once, and so is the first that was not; then the pause is 0.1 s, doubling up to 5 s, by how many
+ * in a row did not come that far. More than 10 deaths in a minute quarantine the device, and so do
+ * more than 10 starts in a row, however long each took, after which no worker was ready. A worker
+ * that stopped (SIGSTOP, a debugger), that broke the control protocol, or that the head wants
+ * fenced, is killed; nothing replaces it before it was reaped, because its kernels may write until
+ * then. 10 s without being reaped quarantine the device. What the head wants ended does not count
+ * as a death: tasks may run into their time limits as often as they like.
  *
- * LEASE. A worker counts up a beat (store/timeline.h) in its main loop, and before that with each step of its start. One whose beat stands
- * still for the length of its lease is stopped, or stuck in a call that does not return; it is fenced like any other. Until it has said
- * that it is ready its lease is the longer one of a start, whose steps wait for a driver, for memory to be pinned, for a disk; three starts
- * in a row that hung quarantine the device, because each took that long. Time counts only as we see it go by: a store that was itself
- * stopped for an hour does not kill everybody when it goes on.
+ * LEASE. A worker counts up a beat (store/timeline.h) in its main loop, and before that with each
+ * step of its start. One whose beat stands still for the length of its lease is stopped, or stuck
+ * in a call that does not return; it is fenced like any other. Until it has said that it is ready
+ * its lease is the longer one of a start, whose steps wait for a driver, for memory to be pinned,
+ * for a disk; three starts in a row that hung quarantine the device, because each took that long.
+ * Time counts only as we see it go by: a store that was itself stopped for an hour does not kill
+ * everybody when it goes on.
  *
  * Threads: owner only.
  */
@@ -91,15 +96,19 @@ struct store_proc {
 
 void store_proc_init(struct store_proc *proc);
 /*
- * A worker of the store before us, as this incarnation; instead of START. came: it handed back what it has, and runs. Otherwise nobody knows whether
- * it lives, so it is killed, by the number that its timeline has, and waited for: EXITED, or it cannot be reaped. Returns actions.
+ * A worker of the store before us, as this incarnation; instead of START. came: it handed back what
+ * it has, and runs. Otherwise nobody knows whether it lives, so it is killed, by the number that
+ * its timeline has, and waited for: EXITED, or it cannot be reaped. Returns actions.
  */
 unsigned store_proc_adopt(struct store_proc *proc, uint32_t incarnation, bool came,
                           uint64_t now_ns);
 /* Returns the actions as bits of enum store_proc_action. */
 unsigned store_proc_step(struct store_proc *proc, enum store_proc_event event,
                          uint64_t now_ns);
-/* What its beat is now. True: its lease is over, of its start or of its main loop (proc->ready). To be asked several times a lease. */
+/*
+ * What its beat is now. True: its lease is over, of its start or of its main loop (proc->ready). To
+ * be asked several times a lease.
+ */
 bool store_proc_beat(struct store_proc *proc, uint64_t beat, uint64_t now_ns,
                      const struct store_proc_leases *leases);
 /* Is there a process that has not been reaped (as far as we decided)? */

@@ -1,4 +1,7 @@
-/* Starting the process of a worker: its arguments, its control socket. Whose turn that is, workers.c knows, and of a spare, spares.c. */
+/*
+ * Starting the process of a worker: its arguments, its control socket. Whose turn that is,
+ * workers.c knows, and of a spare, spares.c.
+ */
 #include "store/bulk_address.h"
 #include "store/daemon_int.h"
 
@@ -115,7 +118,10 @@ static void argv_fill(struct store_daemon *daemon, const struct store_worker *wo
     }
 }
 
-/* Start the process with our control socket `theirs` and, embedded, a connection to the head; else with the mark that it lives. */
+/*
+ * Start the process with our control socket `theirs` and, embedded, a connection to the head; else
+ * with the mark that it lives.
+ */
 static plasmon_status_t start_with(struct store_daemon *daemon,
                                    const struct store_worker *worker, const char *spare,
                                    int theirs, struct store_child *child,

@@ -1,9 +1,10 @@
 /*
  * The workers of the host: their processes and what they say.
  *
- * ORDER AT A DEATH. A worker's last messages may be in its socket when its pidfd says that it is gone: a chunk that it made is known
- * only from there. So: reap, read the socket to its end, close it, clear the page of pins (its kernels have ended with it), free
- * what it had doomed, tell the head, start the next one. Until it was reaped nothing of its memory is given to another.
+ * ORDER AT A DEATH. A worker's last messages may be in its socket when its pidfd says that it is
+ * gone: a chunk that it made is known only from there. So: reap, read the socket to its end, close
+ * it, clear the page of pins (its kernels have ended with it), free what it had doomed, tell the
+ * head, start the next one. Until it was reaped nothing of its memory is given to another.
  */
 #include "store/daemon_int.h"
 
@@ -88,7 +89,7 @@ void workers_sent(struct store_daemon *daemon, struct store_worker *worker,
     /* Otherwise it is dying, and its pidfd will say so. */
 }
 
-/* ------------------------------------------------------------------------------------------------ messages */
+/* ----------------------------------------------------------------------------- messages */
 
 /* What it may use: the others have it, too. */
 static void worker_tell_kept(struct store_daemon *daemon, struct store_worker *worker)
@@ -237,13 +238,15 @@ static void worker_control_ready(struct store_daemon *daemon, struct store_sourc
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0 && !worker_read(daemon, worker)) {
         daemon_unwatch(daemon, source);
         worker_noticed(daemon, worker);
-        /* It is ending, or cannot be told anything any more. Either way it must be gone soon; SIGKILL changes nothing about
-         * how a process that ends already ended. */
+        /*
+         * It is ending, or cannot be told anything any more. Either way it must be gone soon;
+         * SIGKILL changes nothing about how a process that ends already ended.
+         */
         worker_act(daemon, worker, STORE_PROC_FENCE, 0);
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 static void worker_child_ready(struct store_daemon *daemon, struct store_source *source,
                                uint32_t events)
@@ -406,10 +409,12 @@ static void worker_act(struct store_daemon *daemon, struct store_worker *worker,
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ of another store */
+/* --------------------------------------------------------------------- of another store */
 
-/* What it cannot know yet: chunks that others made while it had no store, what the last store had not told all, and what is ours. It ignores
- * what it has. */
+/*
+ * What it cannot know yet: chunks that others made while it had no store, what the last store had
+ * not told all, and what is ours. It ignores what it has.
+ */
 static void worker_catch_up(struct store_daemon *daemon, struct store_worker *worker)
 {
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
@@ -474,7 +479,7 @@ static void worker_adopt(struct store_daemon *daemon, struct store_worker *worke
     spares_plan(daemon, worker);
 }
 
-/* ------------------------------------------------------------------------------------------------ all of them */
+/* -------------------------------------------------------------------------- all of them */
 
 plasmon_status_t workers_start(struct store_daemon *daemon, struct pl_err *err)
 {
@@ -561,7 +566,10 @@ static void worker_check_beat(struct store_daemon *daemon, struct store_worker *
     worker_fence_by(daemon, worker, STORE_PROC_HUNG, why);
 }
 
-/* The kernel tells a parent of a child that was stopped, and nobody of another process: these are looked at. */
+/*
+ * The kernel tells a parent of a child that was stopped, and nobody of another process: these are
+ * looked at.
+ */
 static void check_adopted(struct store_daemon *daemon, uint64_t now_ns)
 {
     daemon->adopted_due_ns = UINT64_MAX;

@@ -10,7 +10,7 @@
 #include "base/fd.h"
 #include "transfer/bulk_int.h"
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 static plasmon_status_t open_all(struct transfer_bulk *bulk,
                                  struct transfer_bulk_endpoint *out_endpoint,
@@ -144,7 +144,7 @@ void transfer_bulk_identify(struct transfer_bulk *bulk, uint32_t device)
     pl_mutex_unlock(&bulk->lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ peers */
+/* -------------------------------------------------------------------------------- peers */
 
 static plasmon_status_t out_of(struct transfer_bulk *bulk, uint32_t peer,
                                struct bulk_out **out_out)
@@ -246,8 +246,8 @@ plasmon_status_t transfer_bulk_give_up(struct transfer_bulk *bulk, uint32_t peer
 
     if (receives) {
         /*
-         * In this order and under one lock: whichever connection reads one of these chunks later sees that it is given up (bulk_in.c), and so the filler is alone with
-         * their slots.
+         * In this order and under one lock: whichever connection reads one of these chunks later
+         * sees that it is given up (bulk_in.c), and so the filler is alone with their slots.
          */
         pl_mutex_lock(&bulk->lock);
         bulk_in_end_locked(bulk, peer);
@@ -280,7 +280,7 @@ plasmon_status_t transfer_bulk_expect(struct transfer_bulk *bulk, uint32_t peer,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ our device's half */
+/* -------------------------------------------------------------------- our device's half */
 
 /* Host memory that needs no copy: on a CPU device all of it. NULL: bytes go through slots. */
 static uint8_t *in_place(const struct transfer_bulk *bulk, struct device_ptr ptr)
@@ -368,7 +368,10 @@ plasmon_status_t transfer_bulk_send(struct transfer_bulk *bulk,
         }
     }
     if (status == PLASMON_OK) {
-        /* Over means answered: what only lies in our slots is lost with this process, and nobody would send it again. */
+        /*
+         * Over means answered: what only lies in our slots is lost with this process, and nobody
+         * would send it again.
+         */
         status = device_wait(stream, &out->words->sent.value, out->own_next);
     }
     pl_mutex_lock(&out->lock);

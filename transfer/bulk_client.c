@@ -1,6 +1,6 @@
 /*
- * Serving a client of another host: requests one after the other, each a series of pieces that go round the slots of its access. See
- * bulk_client.h for the rules, bulk_link.h for what is said.
+ * Serving a client of another host: requests one after the other, each a series of pieces that go
+ * round the slots of its access. See bulk_client.h for the rules, bulk_link.h for what is said.
  */
 #include "transfer/bulk_client.h"
 
@@ -60,7 +60,7 @@ static plasmon_status_t say_alive(struct serving *serving)
                : tell(serving->in, serving->done, PLASMON_OK);
 }
 
-/* ------------------------------------------------------------------------------------------------ pieces */
+/* ------------------------------------------------------------------------------- pieces */
 
 /* The next piece; waits while its buffer is not in the state that the head knows it to be in. */
 static plasmon_status_t piece_begin(struct serving *serving, uint32_t bytes)
@@ -128,7 +128,10 @@ static plasmon_status_t piece_wait(struct serving *serving)
     return status;
 }
 
-/* The connection is of no more use, or the request was refused in the middle: what the device works on is waited for all the same. */
+/*
+ * The connection is of no more use, or the request was refused in the middle: what the device works
+ * on is waited for all the same.
+ */
 static void pieces_drop(struct serving *serving)
 {
     while (serving->first < serving->next) {
@@ -143,9 +146,12 @@ static void pieces_drop(struct serving *serving)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ put */
+/* ---------------------------------------------------------------------------------- put */
 
-/* Right into the piece. In the middle of one the client may be silent for its deadline only: the piece holds the buffer. */
+/*
+ * Right into the piece. In the middle of one the client may be silent for its deadline only: the
+ * piece holds the buffer.
+ */
 static plasmon_status_t piece_receive(struct serving *serving, uint32_t slot)
 {
     struct bulk_in *in = serving->in;
@@ -225,7 +231,7 @@ static plasmon_status_t serve_put(struct serving *serving)
     return status == PLASMON_OK ? tell(serving->in, serving->done, PLASMON_OK) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ get */
+/* ---------------------------------------------------------------------------------- get */
 
 static plasmon_status_t part_send(struct serving *serving)
 {
@@ -272,7 +278,7 @@ static plasmon_status_t serve_get(struct serving *serving)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ a connection */
+/* ------------------------------------------------------------------------- a connection */
 
 /* From now on it is no stranger, if there is room. */
 static plasmon_status_t client_register(struct bulk_in *in)

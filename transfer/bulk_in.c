@@ -1,9 +1,11 @@
 /*
- * Receiving: a thread that accepts, a thread a connection, and one that moves words for transfers that will get no bytes.
+ * Receiving: a thread that accepts, a thread a connection, and one that moves words for transfers
+ * that will get no bytes.
  *
- * WHO WRITES A SLOT. A chunk of a number is sent by one device, and there is one connection of a device at a time: a new one (after a
- * stall, or from a restarted worker) ends the old one and waits for its thread before it is welcomed. When a device is given up, its
- * connection is ended and it is not welcomed again, so the filler is alone with the chunks that it should have sent.
+ * WHO WRITES A SLOT. A chunk of a number is sent by one device, and there is one connection of a
+ * device at a time: a new one (after a stall, or from a restarted worker) ends the old one and
+ * waits for its thread before it is welcomed. When a device is given up, its connection is ended
+ * and it is not welcomed again, so the filler is alone with the chunks that it should have sent.
  */
 #include <errno.h>
 #include <poll.h>
@@ -72,7 +74,7 @@ void bulk_slot_ready(const struct transfer_ring *ring, uint64_t chunk)
     device_word_wake(ready);
 }
 
-/* ------------------------------------------------------------------------------------------------ a connection */
+/* ------------------------------------------------------------------------- a connection */
 
 static bool secret_equal(const uint8_t *a, const uint8_t *b)
 {
@@ -134,8 +136,8 @@ static plasmon_status_t read_nowhere(struct bulk_in *in, uint32_t bytes)
 }
 
 /*
- * In the middle of a chunk the sender may be silent for its deadline only. We are not woken for each packet (bulk_link_wake_at), so after a
- * while we look for what is there.
+ * In the middle of a chunk the sender may be silent for its deadline only. We are not woken for
+ * each packet (bulk_link_wake_at), so after a while we look for what is there.
  */
 static plasmon_status_t read_chunk(struct bulk_in *in, uint8_t *to, uint32_t bytes)
 {
@@ -193,7 +195,10 @@ static plasmon_status_t place_wait(struct bulk_in *in, const struct bulk_frame *
     }
 }
 
-/* Its words are moved without bytes, by the filler, which may not have come to it yet: the slot is not ours. */
+/*
+ * Its words are moved without bytes, by the filler, which may not have come to it yet: the slot is
+ * not ours.
+ */
 static bool chunk_given_up(struct transfer_bulk *bulk, uint64_t chunk)
 {
     bool given = false;
@@ -411,7 +416,7 @@ static void *in_run(void *user)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ accepting */
+/* ---------------------------------------------------------------------------- accepting */
 
 /* Its thread is over. */
 static void in_release(struct bulk_in *in)
@@ -427,8 +432,8 @@ static void in_free(struct bulk_in *in)
 }
 
 /*
- * Those that are over go, a moment later: closing a socket with something unread takes back what we said last, which is why. How many are
- * there that have not said who they are?
+ * Those that are over go, a moment later: closing a socket with something unread takes back what we
+ * said last, which is why. How many are there that have not said who they are?
  */
 static uint32_t ins_tidy(struct transfer_bulk *bulk)
 {
@@ -455,8 +460,8 @@ static uint32_t ins_tidy(struct transfer_bulk *bulk)
 }
 
 /*
- * Too many have not said who they are: the one that has been there longest is hung up on. So a flood of strangers does not keep out those
- * that say it at once.
+ * Too many have not said who they are: the one that has been there longest is hung up on. So a
+ * flood of strangers does not keep out those that say it at once.
  */
 static void stranger_end(struct transfer_bulk *bulk)
 {
@@ -519,7 +524,10 @@ void *bulk_accept_run(void *user)
             (void)poll(&fds[1], 1, 100); /* out of descriptors: some may come back */
         }
     }
-    /* Nobody else adds any now; but as long as one of their threads runs, it may look at all of them (bulk_in_end_locked). */
+    /*
+     * Nobody else adds any now; but as long as one of their threads runs, it may look at all of
+     * them (bulk_in_end_locked).
+     */
     for (size_t i = 0; i < bulk->ins.count; i++) {
         (void)pthread_join((*(struct bulk_in **)pl_vec_at(&bulk->ins, i))->thread, NULL);
     }
@@ -530,9 +538,12 @@ void *bulk_accept_run(void *user)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ words without bytes */
+/* ------------------------------------------------------------------ words without bytes */
 
-/* As many as have an empty slot. Fills come in any order, and a later one may be what an earlier one waits for. */
+/*
+ * As many as have an empty slot. Fills come in any order, and a later one may be what an earlier
+ * one waits for.
+ */
 static bool fills_step_locked(struct transfer_bulk *bulk)
 {
     bool moved = false;

@@ -71,8 +71,8 @@ struct bulk_in {
     bool ended;         /* bulk->lock: its thread does nothing more */
     uint64_t ended_ns;  /* bulk->lock: since then */
     uint64_t spoken_ns; /* its thread's: the last answer went then */
-    uint32_t
-        version; /* its thread's: what the other side speaks, if that is not ours; else 0 */
+    /* its thread's: what the other side speaks, if that is not ours; else 0 */
+    uint32_t version;
 };
 
 /* Where another device listens, for whoever looks for a way round. */
@@ -115,8 +115,8 @@ plasmon_status_t bulk_place_recv(struct bulk_place_board *board,
                                  struct device_stream *stream, uint32_t peer,
                                  uint64_t first, uint8_t *data, uint64_t bytes);
 /*
- * Where the thread of the peer's connection may read that chunk; *out_data NULL: into its slot. EAGAIN: ask again in a moment. EMALFORMED: a
- * chunk of that number has another length.
+ * Where the thread of the peer's connection may read that chunk; *out_data NULL: into its slot.
+ * EAGAIN: ask again in a moment. EMALFORMED: a chunk of that number has another length.
  */
 plasmon_status_t bulk_place_find(struct bulk_place_board *board,
                                  const struct transfer_ring *ring, uint32_t peer,
@@ -124,8 +124,8 @@ plasmon_status_t bulk_place_find(struct bulk_place_board *board,
 /* It has been read there. The chunk's word `ready` comes next. */
 void bulk_place_filled(const struct transfer_ring *ring, uint64_t chunk);
 /*
- * The chunk's word `ready`. It never goes back: behind bulk_place_filled() the slot's next chunk may be there before us, and who waits for ours
- * is content with its number.
+ * The chunk's word `ready`. It never goes back: behind bulk_place_filled() the slot's next chunk
+ * may be there before us, and who waits for ours is content with its number.
  */
 void bulk_slot_ready(const struct transfer_ring *ring, uint64_t chunk);
 
@@ -157,7 +157,10 @@ plasmon_status_t bulk_out_create(struct transfer_bulk *bulk, uint32_t peer,
                                  struct bulk_out **out_out);
 plasmon_status_t bulk_out_start(struct bulk_out *out);
 void bulk_out_destroy(struct bulk_out *out);
-/* What is to be sent, over one connection (taken) that has said hello, until it ends: how it did. Without a thread of its own (the fuzzer). */
+/*
+ * What is to be sent, over one connection (taken) that has said hello, until it ends: how it did.
+ * Without a thread of its own (the fuzzer).
+ */
 plasmon_status_t bulk_out_serve(struct bulk_out *out,
                                 const struct bulk_link *link) PL_MUST_CHECK;
 /* Pause between looks at a word: short at first. */

@@ -37,7 +37,10 @@ uint32_t bulk_link_wake_best(const struct bulk_link *link)
     int buffer      = 0;
     socklen_t bytes = sizeof(buffer);
 
-    /* Half of it holds bytes, as the system counts; and there should be room for as much again while we get up. */
+    /*
+     * Half of it holds bytes, as the system counts; and there should be room for as much again
+     * while we get up.
+     */
     if (getsockopt(link->fd, SOL_SOCKET, SO_RCVBUF, &buffer, &bytes) != 0 || buffer <= 0) {
         return 1;
     }

@@ -1,14 +1,18 @@
 /*
- * Connections of the bulk channel, from either side: who says what on them, and bytes over them with no wait without an end. Workers use
- * them (bulk_int.h), and clients on hosts from which no memory is to be reached (client/bulk.h).
+ * Connections of the bulk channel, from either side: who says what on them, and bytes over them
+ * with no wait without an end. Workers use them (bulk_int.h), and clients on hosts from which no
+ * memory is to be reached (client/bulk.h).
  *
- *   between workers     hello with the receiver's secret, welcome; then frames with chunks, and an answer to each
- *   from a client       hello as BULK_CLIENT, welcome; then any number of transfers, one after the other: a request with its ticket, and
- *                         a put: parts with bytes from the client; from the worker parts without, which say how many bytes are on the device
- *                         a get: parts with bytes from the worker, in order
+ *   between workers     hello with the receiver's secret, welcome; then frames with chunks, and an
+ *                       answer to each
+ *   from a client       hello as BULK_CLIENT, welcome; then any number of transfers, one after the
+ *                       other: a request with its ticket, and
+ *                         a put: parts with bytes from the client; from the worker parts without,
+ *                         which say how many bytes are on the device a get: parts with bytes from
+ *                         the worker, in order
  *
- * A worker that refuses a request says why in a part (status) and ends the connection. While it gets on without moving bytes it says so
- * with a part of none, every BULK_ALIVE_NS.
+ * A worker that refuses a request says why in a part (status) and ends the connection. While it
+ * gets on without moving bytes it says so with a part of none, every BULK_ALIVE_NS.
  *
  * Threads: a link is one thread's.
  */
@@ -31,13 +35,14 @@
 #define BULK_MAGIC   0x6b6c626d736c7031ull /* "1plsmblk" */
 #define BULK_VERSION 4u
 /*
- * A transfer is stuck when nothing is heard of it for GRACE and four times what the bytes that are owed should take, by what the connection
- * was measured to do. Whoever receives says every ALIVE that it gets on: that bytes come, or that its device has not made room yet; so slow is not stuck.
+ * A transfer is stuck when nothing is heard of it for GRACE and four times what the bytes that are
+ * owed should take, by what the connection was measured to do. Whoever receives says every ALIVE
+ * that it gets on: that bytes come, or that its device has not made room yet; so slow is not stuck.
  */
 #define BULK_GRACE_NS UINT64_C(1000000000)
 #define BULK_ALIVE_NS UINT64_C(200000000)
-#define BULK_RATE_GUESS \
-    UINT64_C(100000000) /* bytes a second, before anything was measured */
+/* bytes a second, before anything was measured */
+#define BULK_RATE_GUESS   UINT64_C(100000000)
 #define BULK_RATE_MIN     UINT64_C(1000000)
 #define BULK_HANDSHAKE_NS UINT64_C(2000000000) /* all of it */
 #define BULK_CONNECT_MS   1000
@@ -88,7 +93,10 @@ struct bulk_request {
     uint8_t ticket[BULK_TICKET_BYTES]; /* what the head gave (wire/ticket.h) */
 };
 static_assert(sizeof(struct bulk_request) == 88, "wire format");
-/* `bytes` bytes follow, which belong at `offset` of what was asked for; in an answer to a put offset says how many are on the device. */
+/*
+ * `bytes` bytes follow, which belong at `offset` of what was asked for; in an answer to a put
+ * offset says how many are on the device.
+ */
 struct bulk_part {
     uint64_t offset;
     uint32_t bytes;
@@ -108,8 +116,8 @@ struct bulk_link {
     void *tls;                  /* bulk_tls.c; NULL: plain */
     struct bulk_splice *splice; /* bulk_splice.c; NULL: nothing was lent yet */
     bool host; /* the other side may be a worker, as far as its certificate goes */
-    short
-        tls_wants; /* what poll() must wait for before it gets on, whatever was asked for */
+    /* what poll() must wait for before it gets on, whatever was asked for */
+    short tls_wants;
     uint32_t wake_at; /* bulk_link_wake_at() */
 };
 
@@ -134,16 +142,18 @@ plasmon_status_t bulk_link_try_read(struct bulk_link *link, void *data, size_t b
 plasmon_status_t bulk_link_try_write(struct bulk_link *link, const void *data, size_t bytes,
                                      size_t *out_done);
 /*
- * bulk_link_wait(POLLIN) ends when so many bytes are there, and not with each packet: waking a thread costs more than receiving one. Never more
- * than are sure to come; with TLS less by what OpenSSL may hold (a record). wake_best: how many are good for a large piece.
+ * bulk_link_wait(POLLIN) ends when so many bytes are there, and not with each packet: waking a
+ * thread costs more than receiving one. Never more than are sure to come; with TLS less by what
+ * OpenSSL may hold (a record). wake_best: how many are good for a large piece.
  */
 void bulk_link_wake_at(struct bulk_link *link, uint32_t bytes);
 uint32_t bulk_link_wake_best(const struct bulk_link *link);
 /* What recv(), send() and their like say. */
 plasmon_status_t bulk_link_result(ssize_t done, size_t *out_done);
 /*
- * As bulk_link_try_write(), but `data` stays as it is until the other side has said that it has the bytes: they may be sent from where they lie.
- * What was not done must be what is written next. The thread must have SIGPIPE blocked (bulk_tls_thread).
+ * As bulk_link_try_write(), but `data` stays as it is until the other side has said that it has the
+ * bytes: they may be sent from where they lie. What was not done must be what is written next. The
+ * thread must have SIGPIPE blocked (bulk_tls_thread).
  */
 plasmon_status_t bulk_link_try_lend(struct bulk_link *link, const void *data, size_t bytes,
                                     size_t *out_done);

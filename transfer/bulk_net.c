@@ -77,7 +77,8 @@ static void set_port(union any_address *address, uint16_t port)
 }
 
 /*
- * Of a few ports: one that a worker had that has ended is free at once. Connections that are still being closed have it for a minute, and nobody else would get it.
+ * Of a few ports: one that a worker had that has ended is free at once. Connections that are still
+ * being closed have it for a minute, and nobody else would get it.
  */
 static void share_with_the_dead(int fd)
 {
@@ -87,8 +88,9 @@ static void share_with_the_dead(int fd)
 }
 
 /*
- * The buffers are the system's business: it makes them as large as the way there needs, up to tcp_rmem and tcp_wmem. Asking for a size ends
- * that, and gives less where rmem_max is the usual 208 KiB.
+ * The buffers are the system's business: it makes them as large as the way there needs, up to
+ * tcp_rmem and tcp_wmem. Asking for a size ends that, and gives less where rmem_max is the usual
+ * 208 KiB.
  */
 static void tune(int fd)
 {

@@ -1,16 +1,20 @@
 /*
  * Sending to one device: a ring of pinned slots that our device fills, and a thread that sends them in order.
  *
- * A slot is free when the receiver has answered its chunk, so that whatever was not answered can be sent once more over the next
- * connection. The receiver knows by number what it has. Items are therefore kept until they are answered: `sent` of them are on
- * the way, the first of the FIFO is the oldest.
+ * A slot is free when the receiver has answered its chunk, so that whatever was not answered can be
+ * sent once more over the next connection. The receiver knows by number what it has. Items are
+ * therefore kept until they are answered: `sent` of them are on the way, the first of the FIFO is
+ * the oldest.
  *
- * STALLS. While something is owed, nothing may be unheard for longer than a second and four times what the owed bytes should take; the
- * receiver says a few times a second that it gets on, if it does. When that is over the connection is, and the measured rate is halved, so
- * that the next deadline is longer: a network that is slower than we thought is not taken for dead for ever. Who cannot be reached directly
- * for so long is tried through a relay (bulk_relay.c) and directly in turns.
+ * STALLS. While something is owed, nothing may be unheard for longer than a second and four times
+ * what the owed bytes should take; the receiver says a few times a second that it gets on, if it
+ * does. When that is over the connection is, and the measured rate is halved, so that the next
+ * deadline is longer: a network that is slower than we thought is not taken for dead for ever. Who
+ * cannot be reached directly for so long is tried through a relay (bulk_relay.c) and directly in
+ * turns.
  *
- * A peer that is gone answers nothing more: items are taken as answered as soon as our device has done its half.
+ * A peer that is gone answers nothing more: items are taken as answered as soon as our device has
+ * done its half.
  */
 #include <errno.h>
 #include <poll.h>
@@ -31,8 +35,8 @@
 #define WORDS_BYTES    4096u
 #define ITEMS_OVER_MAX 1024u /* at the front of the FIFO before it is moved up */
 
-#define ANSWERS_AT_ONCE \
-    1024u /* then we look at everything else, whoever answers without an end */
+/* then we look at everything else, whoever answers without an end */
+#define ANSWERS_AT_ONCE 1024u
 
 #define LOOK_MS  100 /* between looks at the clock while something is owed */
 #define IDLE_MS  1000
@@ -63,16 +67,16 @@ struct sender {
     bool relayed;         /* this connection is */
     uint64_t relay_until_ns; /* until then the way through a relay is the first choice */
     bool late;               /* who cannot be reached was told of, and is a stall */
-    uint64_t
-        unreached_ns; /* nothing got on since then, of what could have; 0: all is well */
-    uint64_t
-        tried_end; /* what was enqueued when the attempt began ends there, in chunks of our own; 0: nothing */
+    /* nothing got on since then, of what could have; 0: all is well */
+    uint64_t unreached_ns;
+    /* what was enqueued when the attempt began ends there, in chunks of our own; 0: nothing */
+    uint64_t tried_end;
     uint64_t tried_last; /* the last of these, in the receiver's ring */
-    uint64_t
-        probe_ns; /* nothing is to be sent: the next attempt to see whether it could be */
+    /* nothing is to be sent: the next attempt to see whether it could be */
+    uint64_t probe_ns;
 };
 
-/* ------------------------------------------------------------------------------------------------ items */
+/* -------------------------------------------------------------------------------- items */
 
 static bool item_at(struct bulk_out *out, uint32_t index, struct bulk_item *item)
 {
@@ -114,7 +118,10 @@ static bool item_ready(const struct bulk_out *out, const struct bulk_item *item)
                            __ATOMIC_ACQUIRE) > item->own;
 }
 
-/* The first one was given up: nothing of it is to be sent. Chunks are enqueued in order, so what lies before it is over. */
+/*
+ * The first one was given up: nothing of it is to be sent. Chunks are enqueued in order, so what
+ * lies before it is over.
+ */
 static bool first_given_up(struct bulk_out *out, struct bulk_item *out_item)
 {
     bool given = false;
@@ -137,7 +144,7 @@ static bool first_given_up(struct bulk_out *out, struct bulk_item *out_item)
     return given;
 }
 
-/* ------------------------------------------------------------------------------------------------ whom nothing reaches */
+/* ----------------------------------------------------------------- whom nothing reaches */
 
 /* What is enqueued now has an attempt of its own from here on. */
 static void attempt_begins(struct sender *sender)
@@ -185,7 +192,7 @@ static void gets_on(struct sender *sender)
     pl_mutex_unlock(&sender->out->lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ the connection */
+/* ----------------------------------------------------------------------- the connection */
 
 static void disconnect(struct sender *sender, plasmon_status_t status)
 {
@@ -268,7 +275,10 @@ static plasmon_status_t connect_once(struct sender *sender, struct pl_err *err)
     return status;
 }
 
-/* Nobody owes an answer who was never reached: the deadline is that of no bytes. Told once, where people look. */
+/*
+ * Nobody owes an answer who was never reached: the deadline is that of no bytes. Told once, where
+ * people look.
+ */
 static void unreached(struct sender *sender, plasmon_status_t status, const char *why)
 {
     uint64_t since_ns = pl_now_ns() - sender->down_ns;
@@ -343,7 +353,7 @@ static bool news_taken(struct sender *sender)
     return gone;
 }
 
-/* ------------------------------------------------------------------------------------------------ steps */
+/* -------------------------------------------------------------------------------- steps */
 
 /* Measure from now on. idle: nothing is under way yet. */
 static void measure_begin(struct sender *sender, uint64_t now_ns, bool idle)
@@ -354,8 +364,9 @@ static void measure_begin(struct sender *sender, uint64_t now_ns, bool idle)
 }
 
 /*
- * What the connection does when it is busy; the receiver's waits for its own device do not count. Answers come in bursts, so the time is taken
- * over many of them, or over all that was under way from the first byte to the last answer.
+ * What the connection does when it is busy; the receiver's waits for its own device do not count.
+ * Answers come in bursts, so the time is taken over many of them, or over all that was under way
+ * from the first byte to the last answer.
  */
 static void measure(struct sender *sender, uint32_t bytes, uint64_t now_ns)
 {
@@ -631,7 +642,7 @@ static void *out_run(void *user)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t bulk_out_create(struct transfer_bulk *bulk, uint32_t peer,
                                  struct bulk_out **out_out)

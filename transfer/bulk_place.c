@@ -1,5 +1,6 @@
 /*
- * Receiving in place: on a CPU device the bytes of another host go from the socket to where they belong, and not through a slot of the ring.
+ * Receiving in place: on a CPU device the bytes of another host go from the socket to where they
+ * belong, and not through a slot of the ring.
  *
  * A receive's half is put on its stream as
  *
@@ -7,20 +8,26 @@
  *   chunk c  waits for ready[c], and copies it out of its slot if it lies there
  *   end      says that it may not any more
  *
- * and a connection's thread that has a chunk to read asks first (bulk_place_find). If the place is open it reads there, and moves the words
- * itself: `taken`, then `ready`. If not, for the half has not begun, the chunk goes into its slot as on any device.
+ * and a connection's thread that has a chunk to read asks first (bulk_place_find). If the place is
+ * open it reads there, and moves the words itself: `taken`, then `ready`. If not, for the half has
+ * not begun, the chunk goes into its slot as on any device.
  *
- * WHO MOVES `taken`. One at a time, in the order of chunks: the thread reads chunk c in place only when taken is c, and the stream does nothing
- * about a chunk that was taken. Between the two words the slot's next chunk may come, by another connection, and say ready first; so a thread
- * raises `ready` and never sets it back. Chunks before c that lie in slots are the stream's; the thread waits for it to copy them, and only when all of
- * them are ready and their half is the one that is open: so it waits for copies that run, and for nobody's bytes.
+ * WHO MOVES `taken`. One at a time, in the order of chunks: the thread reads chunk c in place only
+ * when taken is c, and the stream does nothing about a chunk that was taken. Between the two words
+ * the slot's next chunk may come, by another connection, and say ready first; so a thread raises
+ * `ready` and never sets it back. Chunks before c that lie in slots are the stream's; the thread
+ * waits for it to copy them, and only when all of them are ready and their half is the one that is
+ * open: so it waits for copies that run, and for nobody's bytes.
  *
- * WHO WRITES THE PLACE. Only the connection of the device that the half names, of which there is one at a time, and it says ready after its last
- * write. The end comes when all chunks are ready. So nobody writes the memory any more when the half is over.
+ * WHO WRITES THE PLACE. Only the connection of the device that the half names, of which there is
+ * one at a time, and it says ready after its last write. The end comes when all chunks are ready.
+ * So nobody writes the memory any more when the half is over.
  *
- * AFTER A CRASH `taken` tells which chunks are in place, as it does when the stream has copied them: it is moved before the chunk is answered.
+ * AFTER A CRASH `taken` tells which chunks are in place, as it does when the stream has copied
+ * them: it is moved before the chunk is answered.
  *
- * The streams may run what was put on them after the channel is gone. So what they and the channel share is held by both.
+ * The streams may run what was put on them after the channel is gone. So what they and the channel
+ * share is held by both.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -60,7 +67,7 @@ void bulk_place_release(struct bulk_place_board *board)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the stream's part */
+/* -------------------------------------------------------------------- the stream's part */
 
 struct place_begin {
     struct bulk_place_board *board;
@@ -173,7 +180,7 @@ plasmon_status_t bulk_place_recv(struct bulk_place_board *board,
     return status; /* a failure ends the process: the other half would wait for ever */
 }
 
-/* ------------------------------------------------------------------------------------------------ the thread's part */
+/* -------------------------------------------------------------------- the thread's part */
 
 /* All from `taken` to it are in their slots, so that the stream is copying them. */
 static bool all_ready(const struct transfer_ring *ring, uint64_t taken, uint64_t chunk)
@@ -217,7 +224,10 @@ void bulk_place_filled(const struct transfer_ring *ring, uint64_t chunk)
 {
     uint64_t *taken = &ring->timeline->stage_taken.value;
 
-    /* Release: the bytes are in place before the word; and before the chunk's ready, which the stream waits for. */
+    /*
+     * Release: the bytes are in place before the word; and before the chunk's ready, which the
+     * stream waits for.
+     */
     __atomic_store_n(taken, chunk + 1, __ATOMIC_RELEASE);
     device_word_wake(taken);
 }

@@ -1,11 +1,13 @@
 /*
- * Relays: a device that a sender cannot reach (its network is cut, a firewall is wrong) is reached through a worker that can.
+ * Relays: a device that a sender cannot reach (its network is cut, a firewall is wrong) is reached
+ * through a worker that can.
  *
  *   sender --X--> receiver          sender ----> relay ----> receiver
  *
- * The relay is a thread that copies bytes between two sockets. It has no part in the order of launches, touches no device and no ring, and
- * holds nothing but one buffer; when one side ends, it ends the other. So for both ends it is a connection like any other, with the
- * same deadlines; what a relay loses is sent again. It knows where the receiver listens, and its secret, from the head.
+ * The relay is a thread that copies bytes between two sockets. It has no part in the order of
+ * launches, touches no device and no ring, and holds nothing but one buffer; when one side ends, it
+ * ends the other. So for both ends it is a connection like any other, with the same deadlines; what
+ * a relay loses is sent again. It knows where the receiver listens, and its secret, from the head.
  */
 #include <poll.h>
 #include <string.h>
@@ -18,7 +20,7 @@
 
 #define RELAY_BYTES (1u << 18)
 
-/* ------------------------------------------------------------------------------------------------ who */
+/* ---------------------------------------------------------------------------------- who */
 
 static bool place_of(struct transfer_bulk *bulk, uint32_t peer,
                      struct transfer_bulk_endpoint *out)
@@ -64,7 +66,7 @@ bool bulk_relay_find(struct transfer_bulk *bulk, uint32_t to, const char *addres
     return next != NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ passing on */
+/* --------------------------------------------------------------------------- passing on */
 
 /* One direction. Bytes are in `buffer` from `sent` to `held`. */
 struct pipe {

@@ -1,14 +1,18 @@
 /*
- * Sending without a copy: bytes that nobody changes until the other side has answered them are lent to the system, which puts their pages
- * themselves into the socket's queue (vmsplice into a pipe of the connection's own, splice from there). That saves a third of the sender's
- * processor time for objects, which no cache holds, and the memory's bandwidth for one copy.
+ * Sending without a copy: bytes that nobody changes until the other side has answered them are lent
+ * to the system, which puts their pages themselves into the socket's queue (vmsplice into a pipe of
+ * the connection's own, splice from there). That saves a third of the sender's processor time for
+ * objects, which no cache holds, and the memory's bandwidth for one copy.
  *
- * WHY NOBODY GETS WRONG BYTES. A page that is in the queue is read when it goes out, so its owner must not change it before. A chunk of the bulk
- * channel stays as it is until it is answered (bulk_out.c), which the receiver does when it has read all of it. When a connection ends with
- * something still in its queue the system goes on sending it, and by then the chunk may have been answered on the next connection, and
- * changed. But the receiver has ended the old connection by then, and waited for its thread (bulk_in.c): nobody reads what still comes there.
+ * WHY NOBODY GETS WRONG BYTES. A page that is in the queue is read when it goes out, so its owner
+ * must not change it before. A chunk of the bulk channel stays as it is until it is answered
+ * (bulk_out.c), which the receiver does when it has read all of it. When a connection ends with
+ * something still in its queue the system goes on sending it, and by then the chunk may have been
+ * answered on the next connection, and changed. But the receiver has ended the old connection by
+ * then, and waited for its thread (bulk_in.c): nobody reads what still comes there.
  *
- * A connection that has no pipe, or memory that cannot be lent, is no failure: bytes are copied, as always. TLS makes a copy of its own.
+ * A connection that has no pipe, or memory that cannot be lent, is no failure: bytes are copied, as
+ * always. TLS makes a copy of its own.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,9 @@
 /*
- * TLS 1.3 for the bulk channel, by OpenSSL. Both sides show a certificate of the cluster's CA that has the role of a host (trust/trust.h): a
- * client's does not do. Names in certificates are not looked at, because workers are addressed by number; the secret of the receiver says
- * that it is the one that the head meant. New files are taken for the next link. The kernel encrypts where it can (kTLS).
+ * TLS 1.3 for the bulk channel, by OpenSSL. Both sides show a certificate of the cluster's CA that
+ * has the role of a host (trust/trust.h): a client's does not do. Names in certificates are not
+ * looked at, because workers are addressed by number; the secret of the receiver says that it is
+ * the one that the head meant. New files are taken for the next link. The kernel encrypts where it
+ * can (kTLS).
  *
  * Threads: a link is one thread's; the context is shared, and constant.
  */
@@ -27,8 +29,9 @@ plasmon_status_t bulk_tls_create_of(struct trust_source *source, struct bulk_tls
                                     struct pl_err *err);
 void bulk_tls_destroy(struct bulk_tls *tls);
 /*
- * Shake hands until until_ns. On success the link is encrypted, and link->host says whether the other side's certificate is for a host: a
- * server may have to do with a program, which may be less.
+ * Shake hands until until_ns. On success the link is encrypted, and link->host says whether the
+ * other side's certificate is for a host: a server may have to do with a program, which may be
+ * less.
  */
 plasmon_status_t bulk_tls_begin(struct bulk_link *link, struct bulk_tls *tls, bool server,
                                 uint64_t until_ns, struct pl_err *err);

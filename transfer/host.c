@@ -1,7 +1,9 @@
 /*
- * The host route: through the receiver's staging slab, a ring of STORE_STAGE_SLOTS slots in shared host memory.
+ * The host route: through the receiver's staging slab, a ring of STORE_STAGE_SLOTS slots in shared
+ * host memory.
  *
- * Chunks that go to one receiver are numbered by the head, 0, 1, 2 .., whoever sends them. Chunk c uses slot c % SLOTS.
+ * Chunks that go to one receiver are numbered by the head, 0, 1, 2 .., whoever sends them. Chunk c
+ * uses slot c % SLOTS.
  *
  *   sender     wait   stage_taken >= c + 1 - SLOTS     the chunk that was in the slot is out
  *              copy   device -> slot
@@ -10,13 +12,16 @@
  *              copy   slot -> device
  *              write  stage_taken = c + 1              in order: the receiver has one stream for this
  *
- * Each half enqueues all of this at once; the two devices then pass chunks to each other with up to SLOTS in flight, so both
- * directions of the bus are busy at the same time and no host thread takes part. (8 MiB chunks: 54 of 55 GB/s, limits.md.)
+ * Each half enqueues all of this at once; the two devices then pass chunks to each other with up to
+ * SLOTS in flight, so both directions of the bus are busy at the same time and no host thread takes
+ * part. (8 MiB chunks: 54 of 55 GB/s, limits.md.)
  *
- * AFTER A CRASH a half comes again under the same chunk numbers, while the other one may be anywhere. What the words show as done is
- * left out. A chunk that is ready must not be written again: its receiver may take it at any moment, and then the slot is
- * somebody else's. A chunk that was taken cannot be had again, and need not be: taken is written after the copy, and the
- * receiver's buffer outlived the worker. A chunk between the two is done again, which nobody can tell.
+ * AFTER A CRASH a half comes again under the same chunk numbers, while the other one may be
+ * anywhere. What the words show as done is left out. A chunk that is ready must not be written
+ * again: its receiver may take it at any moment, and then the slot is somebody else's. A chunk that
+ * was taken cannot be had again, and need not be: taken is written after the copy, and the
+ * receiver's buffer outlived the worker. A chunk between the two is done again, which nobody can
+ * tell.
  */
 #include "transfer/transfer.h"
 

@@ -36,7 +36,7 @@ bool transfer_lane_add(struct transfer_lane *lane, struct transfer_lane_pair *pa
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ steps */
+/* -------------------------------------------------------------------------------- steps */
 
 /* Its operation has ended: does it go the other way? */
 static bool may_stage(const struct transfer_lane_pair *pair)
@@ -111,7 +111,7 @@ uint64_t transfer_lane_pop(struct transfer_lane *lane)
     return number;
 }
 
-/* ------------------------------------------------------------------------------------------------ the host route */
+/* ----------------------------------------------------------------------- the host route */
 
 static struct transfer_lane_half *front(const struct transfer_lane *lane)
 {
@@ -192,7 +192,7 @@ void transfer_lane_sent(struct transfer_lane *lane, uint64_t seq)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ looking */
+/* ------------------------------------------------------------------------------ looking */
 
 struct transfer_lane_half *transfer_lane_first_running(struct transfer_lane *lane)
 {

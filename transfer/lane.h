@@ -1,8 +1,9 @@
 /*
- * A lane: the halves of all transfers by pairs that one device sends, or receives, or its parts of what teams do, in the order of their
- * numbers. What is under way, what is
- * over, and what goes by the host route because its pair broke. Nothing but decisions: no thread, no lock, no device. Who owns it says what
- * the words of the device say (transfer/pair.c with threads and a communicator; the simulation, tests/sim/sim_pairs.c).
+ * A lane: the halves of all transfers by pairs that one device sends, or receives, or its parts of
+ * what teams do, in the order of their numbers. What is under way, what is over, and what goes by
+ * the host route because its pair broke. Nothing but decisions: no thread, no lock, no device. Who
+ * owns it says what the words of the device say (transfer/pair.c with threads and a communicator;
+ * the simulation, tests/sim/sim_pairs.c).
  *
  *   RUNNING    its operation is on the lane
  *   ENDED      it is not any more, or never was
@@ -10,22 +11,25 @@
  *   STAGING    it does
  *   OVER       the launch may go on, when all before it is over
  *
- *   RUNNING -> ENDED -> OVER                         received, believed; or sent, and the receiver's half is over
+ *   RUNNING -> ENDED -> OVER                         received, believed; or sent, and the
+ *                                                    receiver's half is over
  *                  `--> WAITING -> STAGING -> OVER   the pair is broken
  *
- * BELIEVED IS WHAT ENDED BEFORE THE MARK. An operation that is aborted ends as if all were well. So a receive counts if its pair was not marked
- * as broken when its end was seen; then it is OVER at once. From the mark on it is decided which receives came by the pair, whatever is still on
- * the device: that is what the sender is told (transfer_lane_first_lost).
+ * BELIEVED IS WHAT ENDED BEFORE THE MARK. An operation that is aborted ends as if all were well. So
+ * a receive counts if its pair was not marked as broken when its end was seen; then it is OVER at
+ * once. From the mark on it is decided which receives came by the pair, whatever is still on the
+ * device: that is what the sender is told (transfer_lane_first_lost).
  *
- * EACH HALF FOR ITSELF. A half goes the other way when its own operation has ended and all halves before it are over. It must not wait for other
- * operations of its pair: those lie behind operations of other pairs, with numbers in between, which may wait for just this half on a third
+ * EACH HALF FOR ITSELF. A half goes the other way when its own operation has ended and all halves
+ * before it are over. It must not wait for other operations of its pair: those lie behind
+ * operations of other pairs, with numbers in between, which may wait for just this half on a third
  * device. (Seeded bug transfer.stage_whole: it does.)
  *
- * PARTS OF WHAT A TEAM DOES are decided like receives: each device knows by itself which of its own were done by the team. The others are done
- * without it, likewise one after the other.
+ * PARTS OF WHAT A TEAM DOES are decided like receives: each device knows by itself which of its own
+ * were done by the team. The others are done without it, likewise one after the other.
  *
- * NOTHING OVERTAKES what goes that way: until every half of a broken pair has had its turn the lane is not settled, and nothing is enqueued
- * behind it, by whichever route.
+ * NOTHING OVERTAKES what goes that way: until every half of a broken pair has had its turn the lane
+ * is not settled, and nothing is enqueued behind it, by whichever route.
  */
 #ifndef TRANSFER_LANE_H
 #define TRANSFER_LANE_H
@@ -39,8 +43,8 @@ struct transfer_lane_pair {
     bool broken;  /* what ends from now on is not believed */
     bool doubted; /* somebody was asked to break it: neither is that */
     bool staged;  /* broken, and its halves go by the host route */
-    bool
-        uncertain; /* an operation may come to its lane late: only its end, in good order or not, ends that */
+    /* an operation may come to its lane late: only its end, in good order or not, ends that */
+    bool uncertain;
     bool aborted;     /* its operations were told to end, and no call about it goes on */
     uint32_t running; /* operations on the lane */
     uint32_t halves;  /* that name it */
@@ -62,8 +66,8 @@ struct transfer_lane_half {
     bool sent;         /* the other half is over */
     bool stall_told;   /* the owner's */
     uint64_t first_ns; /* the owner's: when it was first of its lane; 0: not yet */
-    uint64_t
-        staged_ns; /* the owner's: when it was seen to go by the host route; 0: not yet */
+    /* the owner's: when it was seen to go by the host route; 0: not yet */
+    uint64_t staged_ns;
 };
 
 struct transfer_lane {
@@ -79,8 +83,8 @@ void transfer_lane_init(struct transfer_lane *lane, uint32_t index);
 void transfer_lane_finish(struct transfer_lane *lane);
 
 /*
- * One more half, at the end. running: its operation is on the lane; else it has none, and waits until its pair is broken. false: no memory.
- * @param number  transfer_lane_number() of it.
+ * One more half, at the end. running: its operation is on the lane; else it has none, and waits
+ * until its pair is broken. false: no memory. @param number transfer_lane_number() of it.
  */
 bool transfer_lane_add(struct transfer_lane *lane, struct transfer_lane_pair *pair,
                        const struct transfer_half *half, uint64_t number,
@@ -100,7 +104,10 @@ bool transfer_lane_look(struct transfer_lane *lane, uint64_t done, uint64_t stag
 uint64_t transfer_lane_pop(struct transfer_lane *lane);
 /* Its front has its turn to go by the host route, and nobody was told yet. */
 bool transfer_lane_turn(struct transfer_lane *lane);
-/* The half that goes by the host route now, and what `staged` will be when it is there; false: there is none. */
+/*
+ * The half that goes by the host route now, and what `staged` will be when it is there; false:
+ * there is none.
+ */
 bool transfer_lane_stage_next(struct transfer_lane *lane, struct transfer_lane_half *out);
 
 /* Its halves that are not over go by the host route, each when it can. It is broken. */

@@ -11,7 +11,7 @@
 #include "base/fault.h"
 #include "transfer/pair_int.h"
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t transfer_pairs_create(const struct transfer_pairs_config *config,
                                        struct transfer_pairs **out_pairs)
@@ -111,8 +111,9 @@ static plasmon_status_t lane_start(struct transfer_pairs *pairs, uint32_t index)
 }
 
 /*
- * With the first pair or team: a device has few hardware queues for streams. And all of them then: queues are given out in turn, and streams of communicators, of which
- * there may be more than there are queues, come after all of ours.
+ * With the first pair or team: a device has few hardware queues for streams. And all of them then:
+ * queues are given out in turn, and streams of communicators, of which there may be more than there
+ * are queues, come after all of ours.
  */
 static plasmon_status_t start(struct transfer_pairs *pairs)
 {
@@ -202,7 +203,7 @@ bool transfer_pairs_news(struct transfer_pairs *pairs, struct transfer_pair_news
     return some;
 }
 
-/* ------------------------------------------------------------------------------------------------ pairs */
+/* -------------------------------------------------------------------------------- pairs */
 
 static struct pair *pair_find_locked(struct transfer_pairs *pairs,
                                      const struct transfer_pair_key *key)
@@ -310,7 +311,7 @@ void transfer_pair_free(struct transfer_pairs *pairs, const struct transfer_pair
     pl_mutex_unlock(&pairs->lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ halves */
+/* ------------------------------------------------------------------------------- halves */
 
 bool transfer_pair_room(struct transfer_pairs *pairs, uint32_t lane)
 {
@@ -355,13 +356,16 @@ static plasmon_status_t operation_put(struct transfer_pairs *pairs, struct pair 
 }
 
 /*
- * Says that the operation has ended, and what its launch waits for: in as few calls as there can be, for they are most of what a half costs the thread that
- * enqueues. The word `done` is not on the lane, where it would hold up the next operation by some microseconds (an event does by none). Of a receive, and of what a team
- * does, it is on the launch's own stream, which waits for nothing else then than that the watcher says `over`. A send's `over` comes with the head's word, and
+ * Says that the operation has ended, and what its launch waits for: in as few calls as there can
+ * be, for they are most of what a half costs the thread that enqueues. The word `done` is not on
+ * the lane, where it would hold up the next operation by some microseconds (an event does by none).
+ * Of a receive, and of what a team does, it is on the launch's own stream, which waits for nothing
+ * else then than that the watcher says `over`. A send's `over` comes with the head's word, and
  * until then would keep back the `done` of those behind it; so that is on a stream beside the lane.
  *
- * The launch of a receive then says that its chunks of the ring were taken. They are the host route's, and it skips them. `passed` comes after that:
- * what is staged behind it must not move the ring's word before it does, or the word would go back.
+ * The launch of a receive then says that its chunks of the ring were taken. They are the host
+ * route's, and it skips them. `passed` comes after that: what is staged behind it must not move the
+ * ring's word before it does, or the word would go back.
  */
 static plasmon_status_t words_put(struct transfer_pairs *pairs,
                                   struct device_stream *stream,
@@ -437,10 +441,16 @@ plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
     pl_mutex_unlock(&pairs->lock);
     PL_CHECK(pair != NULL);
     if (doubted) {
-        /* Perhaps one before was refused, and this one would meet what the other side has for that. It is known: somebody decides that the pair is broken. */
+        /*
+         * Perhaps one before was refused, and this one would meet what the other side has for that.
+         * It is known: somebody decides that the pair is broken.
+         */
         moved = pl_err_set(&err, PLASMON_EDEPENDENCY, "one before it failed");
     } else if (half->with_bytes) {
-        /* The pair's comm is ours: it is taken away only after a break or a close, which come by the same lock as this call. */
+        /*
+         * The pair's comm is ours: it is taken away only after a break or a close, which come by
+         * the same lock as this call.
+         */
         moved = operation_put(pairs, pair, half, &err);
     } else {
         moved = pl_err_set(&err, PLASMON_EDEPENDENCY, "half of a transfer failed");
@@ -452,12 +462,13 @@ plasmon_status_t transfer_pair_move(struct transfer_pairs *pairs,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ the host route */
+/* ----------------------------------------------------------------------- the host route */
 
 /*
- * One after the other, in the order of numbers: a ring is emptied in order, and what waits for its turn in a stream must not hold up what has a
- * smaller number. What is before a receive in our ring is waited for: `taken` has come there by whichever route, and `passed` says
- * that no launch's stream is still to write it for what was before.
+ * One after the other, in the order of numbers: a ring is emptied in order, and what waits for its
+ * turn in a stream must not hold up what has a smaller number. What is before a receive in our ring
+ * is waited for: `taken` has come there by whichever route, and `passed` says that no launch's
+ * stream is still to write it for what was before.
  */
 static plasmon_status_t half_stage(struct transfer_pairs *pairs, uint32_t index)
 {

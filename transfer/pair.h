@@ -1,30 +1,37 @@
 /*
- * The nccl route: pairs. A pair is a communicator (device.h) that carries the transfers from one device to one other; this is one device's
- * part of all pairs that it sends or receives by.
+ * The nccl route: pairs. A pair is a communicator (device.h) that carries the transfers from one
+ * device to one other; this is one device's part of all pairs that it sends or receives by.
  *
  *   launch's stream    waits for `over`                                     (and, receiving, moves the words of its staging ring)
  *   lane stream        send or receive, then writes `done`                  one stream for sends, one for receives
  *   watcher's thread   sees `done`; if the pair is whole, writes `over`
  *
- * The operation is put on its lane when the launch is enqueued, with its input complete, so lanes hold nothing but operations of pairs, in
- * the order of launches. Between it and the launch's stream stands the watcher, because an operation that is aborted ends as if all were
- * well: what it wrote is believed only when the pair is not broken then.
+ * The operation is put on its lane when the launch is enqueued, with its input complete, so lanes
+ * hold nothing but operations of pairs, in the order of launches. Between it and the launch's
+ * stream stands the watcher, because an operation that is aborted ends as if all were well: what it
+ * wrote is believed only when the pair is not broken then.
  *
- * A PAIR BREAKS when somebody says so (transfer_pair_break): from then on nothing comes by it any more. Its operations are ended (transfer_pair_abort) by
- * the pair's own thread, and not before the mark of whoever they write to: those of an aborted one tell the other side that all is there. Transfers that
- * were under way go by the host route (transfer_pair_stage), on streams of their own, each when its operation has ended and all before it is over
- * (lane.h); their launches notice a delay. Halves that failed are enqueued without bytes: they hold their place until the pair is broken. When none of
- * its operations is left, that is told (ENDED), and its memory may be freed (transfer_pair_free): with nothing on the device, because the driver waits for
- * that, and makes others wait. Then it is QUIET, and may be opened anew.
+ * A PAIR BREAKS when somebody says so (transfer_pair_break): from then on nothing comes by it any
+ * more. Its operations are ended (transfer_pair_abort) by the pair's own thread, and not before the
+ * mark of whoever they write to: those of an aborted one tell the other side that all is there.
+ * Transfers that were under way go by the host route (transfer_pair_stage), on streams of their
+ * own, each when its operation has ended and all before it is over (lane.h); their launches notice
+ * a delay. Halves that failed are enqueued without bytes: they hold their place until the pair is
+ * broken. When none of its operations is left, that is told (ENDED), and its memory may be freed
+ * (transfer_pair_free): with nothing on the device, because the driver waits for that, and makes
+ * others wait. Then it is QUIET, and may be opened anew.
  *
- * A SEND IS OVER when the other half is (transfer_pair_sent): NCCL says it earlier, when the bytes lie in a buffer of the receiver that would be
- * lost with it.
+ * A SEND IS OVER when the other half is (transfer_pair_sent): NCCL says it earlier, when the bytes
+ * lie in a buffer of the receiver that would be lost with it.
  *
- * A TEAM is a communicator of several devices, by which all of them reduce arrays together. Its operations have a lane of their own. When it
- * breaks, each device does what did not come to an end by itself (`stage`), from the members' memory that all of them can read and nobody has
- * written: so nobody has to hear from the others what they got, and an operation is over where it ended before the mark.
+ * A TEAM is a communicator of several devices, by which all of them reduce arrays together. Its
+ * operations have a lane of their own. When it breaks, each device does what did not come to an end
+ * by itself (`stage`), from the members' memory that all of them can read and nobody has written:
+ * so nobody has to hear from the others what they got, and an operation is over where it ended
+ * before the mark.
  *
- * Threads: the functions are the worker's, under its lock. One thread watches; a pair has a thread for the calls that block.
+ * Threads: the functions are the worker's, under its lock. One thread watches; a pair has a thread
+ * for the calls that block.
  */
 #ifndef TRANSFER_PAIR_H
 #define TRANSFER_PAIR_H
@@ -32,8 +39,9 @@
 #include "transfer/transfer.h"
 
 /*
- * Operations on a lane at a time. A communicator's queue that is full (some hundred of them) blocks whoever enqueues; so many of 16 MiB
- * take longer than it takes to hear of the first and to enqueue the next.
+ * Operations on a lane at a time. A communicator's queue that is full (some hundred of them) blocks
+ * whoever enqueues; so many of 16 MiB take longer than it takes to hear of the first and to enqueue
+ * the next.
  */
 #define TRANSFER_PAIR_DEPTH 8u
 
@@ -63,8 +71,8 @@ struct transfer_half {
     struct transfer_pair_key key;
     uint32_t host_device; /* of the peer; UINT32_MAX: on another host */
     uint64_t seq;
-    uint64_t
-        first_chunk; /* of the receiver's ring: for the host route; of a team: the number that its parts share */
+    /* of the receiver's ring: for the host route; of a team: the number that its parts share */
+    uint64_t first_chunk;
     struct device_ptr ptr; /* of a team: of the result */
     uint64_t bytes;
     bool with_bytes;          /* false: our half failed */
@@ -72,8 +80,8 @@ struct transfer_half {
     uint32_t collective;      /* enum device_collective */
     uint32_t dtype;
     uint32_t op; /* enum device_reduce */
-    uint64_t *
-        word; /* becomes `seq` in the launch's stream behind all that it waits for; NULL: none does */
+    /* becomes `seq` in the launch's stream behind all that it waits for; NULL: none does */
+    uint64_t *word;
 };
 
 struct transfer_pairs_config {
@@ -84,10 +92,16 @@ struct transfer_pairs_config {
     int notify_fd;     /* raised when there is news */
     uint64_t stall_ns; /* a transfer may take that long and a second a GB; 0: 2 s */
     uint64_t stuck_ns; /* an abort, or a worker that has news to collect; 0: 10 s */
-    /* Enqueue a half by the host route; of a team, our part without the others. Not under any lock of ours. */
+    /*
+     * Enqueue a half by the host route; of a team, our part without the others. Not under any lock
+     * of ours.
+     */
     plasmon_status_t (*stage)(void *user, struct device_stream *stream,
                               const struct transfer_half *half);
-    /* An abort does not return, or nobody collects news: the process must end. On the watcher's thread, once. */
+    /*
+     * An abort does not return, or nobody collects news: the process must end. On the watcher's
+     * thread, once.
+     */
     void (*stuck)(void *user, const char *text);
     void *user;
 };
@@ -129,8 +143,9 @@ struct transfer_pair_shape {
 };
 
 /*
- * Begin to open: OPENED comes. The sender (id NULL) makes the id first: MADE comes. Nothing may be on the device. A receiver gives up
- * after `timeout_ms`; a sender waits for whoever comes, until it is broken.
+ * Begin to open: OPENED comes. The sender (id NULL) makes the id first: MADE comes. Nothing may be
+ * on the device. A receiver gives up after `timeout_ms`; a sender waits for whoever comes, until it
+ * is broken.
  */
 plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
                                     const struct transfer_pair_key *key,
@@ -159,7 +174,10 @@ plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
                                      uint64_t *out_first) PL_MUST_CHECK;
 /* After news: what of that waited for its turn, and has it now. */
 plasmon_status_t transfer_pairs_stage_next(struct transfer_pairs *pairs) PL_MUST_CHECK;
-/* Nothing of that lane has yet to have such a turn. Until then no half may be enqueued: it would come before. */
+/*
+ * Nothing of that lane has yet to have such a turn. Until then no half may be enqueued: it would
+ * come before.
+ */
 bool transfer_pairs_settled(struct transfer_pairs *pairs, uint32_t lane);
 /* The other half of launch seq, a SEND of ours, is over. */
 void transfer_pair_sent(struct transfer_pairs *pairs, uint64_t seq);

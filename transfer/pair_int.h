@@ -15,7 +15,10 @@
 #define PAIR_TEXT_BYTES  200u
 #define PAIR_WORDS_BYTES 4096u
 
-/* A pair. Constant but for what is behind `lock`. Its thread opens it, waits until it is to end, and ends it. */
+/*
+ * A pair. Constant but for what is behind `lock`. Its thread opens it, waits until it is to end,
+ * and ends it.
+ */
 struct pair {
     struct pl_list link; /* pairs->pairs; by the worker's lock and pairs->lock */
     struct transfer_pairs *pairs;
@@ -34,8 +37,8 @@ struct pair {
     bool ended_told;
     bool quiet_told;
     bool thread_over;
-    struct pl_cond
-        asked; /* of its thread: it was asked for one of these, or all is to stop */
+    /* of its thread: it was asked for one of these, or all is to stop */
+    struct pl_cond asked;
     uint64_t abort_since_ns; /* 0: no call that ends or frees it is going on */
 };
 
@@ -55,8 +58,8 @@ struct pair_words {
     struct store_word done[TRANSFER_LANES];
     struct store_word staged[TRANSFER_LANES];
     struct store_word over[TRANSFER_LANES];
-    struct store_word
-        passed; /* receives whose launch's stream has moved the ring's words */
+    /* receives whose launch's stream has moved the ring's words */
+    struct store_word passed;
 };
 
 struct transfer_pairs {
@@ -74,8 +77,8 @@ struct transfer_pairs {
     struct pl_vec news; /* struct transfer_pair_news */
     bool last_told;     /* that nothing but the end of the worker helps */
     uint64_t looked_ns; /* when the watcher last looked */
-    uint64_t
-        collected_ns; /* when the worker last asked for news, or nothing was under way */
+    /* when the worker last asked for news, or nothing was under way */
+    uint64_t collected_ns;
     bool stop;
 };
 
@@ -87,7 +90,10 @@ void pair_tell_locked(struct pair *pair, struct transfer_pair_news *news);
 
 /* pair_watch.c */
 void *pair_watch_run(void *pairs);
-/* There is something new on a lane, of which words will tell. Costs nothing while the watcher looks anyway: this comes with every half. */
+/*
+ * There is something new on a lane, of which words will tell. Costs nothing while the watcher looks
+ * anyway: this comes with every half.
+ */
 void pair_watch_wake_locked(struct transfer_pairs *pairs);
 /* Something has changed of which no word tells. */
 void pair_watch_nudge_locked(struct transfer_pairs *pairs);

@@ -1,8 +1,10 @@
 /*
- * A pair's own thread: it makes the calls that block. It opens the pair, sleeps until the pair is to end, and ends it.
+ * A pair's own thread: it makes the calls that block. It opens the pair, sleeps until the pair is
+ * to end, and ends it.
  *
- * A sender waits for its receiver as long as that takes: the other side's launch may be behind much work. A receiver knows that its
- * sender is there, so if the communicator does not come up in time it never will.
+ * A sender waits for its receiver as long as that takes: the other side's launch may be behind much
+ * work. A receiver knows that its sender is there, so if the communicator does not come up in time
+ * it never will.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * The watcher: what has ended, and may it be believed? It looks at words that the device writes, and makes no call that could block, so it
- * sees an abort that does not return.
+ * The watcher: what has ended, and may it be believed? It looks at words that the device writes,
+ * and makes no call that could block, so it sees an abort that does not return.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,10 +11,10 @@
 #include "base/log.h"
 #include "transfer/pair_int.h"
 
-#define LOOK_CHECK_NS \
-    UINT64_C(50000000) /* between looks at what a communicator says of itself */
-#define LOOK_LOCK_NS \
-    UINT64_C(1000000) /* between looks with the lock, whatever the words say */
+/* between looks at what a communicator says of itself */
+#define LOOK_CHECK_NS UINT64_C(50000000)
+/* between looks with the lock, whatever the words say */
+#define LOOK_LOCK_NS  UINT64_C(1000000)
 #define LOOKS_A_CLOCK 32u
 #define SLEEP_NS      UINT64_C(100000000)
 #define LINGER_MIN_NS UINT64_C(5000)       /* with the lock in between, which others want */
@@ -22,8 +22,9 @@
 #define AWAY_NS       UINT64_C(3000000000) /* the whole process was, and the worker with it */
 
 /*
- * Between looks while something is under way: an operation of 16 MiB takes 70 us, and the next one behind what waits for it is sent when it is seen to be over. Where
- * processors are few they are wanted by others (base/linger.h).
+ * Between looks while something is under way: an operation of 16 MiB takes 70 us, and the next one
+ * behind what waits for it is sent when it is seen to be over. Where processors are few they are
+ * wanted by others (base/linger.h).
  */
 static const struct pl_pauses pauses     = {.at_once_ns = 100000,
                                             .min_ns     = 10000,
@@ -157,9 +158,11 @@ static uint64_t stuck_ns(const struct transfer_pairs *pairs)
 }
 
 /*
- * A worker that does not ask for news, which its main loop does twice a second, is in a call that does not return. While transfers are under
- * way that is for good: senders' launches wait for what the head says through that very thread. And nobody would hear of a stall: neither
- * its reports nor the head's orders get past it, and the other side alone may not break the pair. So the process ends, and says why.
+ * A worker that does not ask for news, which its main loop does twice a second, is in a call that
+ * does not return. While transfers are under way that is for good: senders' launches wait for what
+ * the head says through that very thread. And nobody would hear of a stall: neither its reports nor
+ * the head's orders get past it, and the other side alone may not break the pair. So the process
+ * ends, and says why.
  */
 static void worker_look_locked(struct transfer_pairs *pairs, uint64_t now_ns)
 {
@@ -199,9 +202,12 @@ static uint64_t staged_late_locked(struct transfer_pairs *pairs, uint64_t now_ns
 }
 
 /*
- * What goes another way since its pair broke is given to the device late. Where there are more streams than hardware queues it may lie behind what NCCL's own streams wait for:
- * operations of another communicator, with larger numbers, which may wait for just this. So if neither ends, that one is broken, too, whatever its other side
- * says; and if it does not end then (the other side may have to report first what this keeps it from), the worker does, for the next one has no communicators.
+ * What goes another way since its pair broke is given to the device late. Where there are more
+ * streams than hardware queues it may lie behind what NCCL's own streams wait for: operations of
+ * another communicator, with larger numbers, which may wait for just this. So if neither ends, that
+ * one is broken, too, whatever its other side says; and if it does not end then (the other side may
+ * have to report first what this keeps it from), the worker does, for the next one has no
+ * communicators.
  */
 static void shared_queues_look_locked(struct transfer_pairs *pairs, uint64_t now_ns)
 {
@@ -282,9 +288,11 @@ static void nap(uint64_t ns)
 }
 
 /*
- * Until a word is another than it was, or somebody says that there is something to see. Without the lock: who enqueues takes it several times an operation,
- * and would meet the watcher there again and again, for an instant that costs both a system call. (Two H200s, 16 MiB both ways: a fifth of the time of the thread that
- * enqueues.) Short at first: transfers of a few KiB are over in some microseconds.
+ * Until a word is another than it was, or somebody says that there is something to see. Without the
+ * lock: who enqueues takes it several times an operation, and would meet the watcher there again
+ * and again, for an instant that costs both a system call. (Two H200s, 16 MiB both ways: a fifth of
+ * the time of the thread that enqueues.) Short at first: transfers of a few KiB are over in some
+ * microseconds.
  */
 static void pause_between(const struct transfer_pairs *pairs, uint64_t seen,
                           uint64_t looked_ns, uint64_t moved_ns)
@@ -313,8 +321,9 @@ static void pause_between(const struct transfer_pairs *pairs, uint64_t seen,
 }
 
 /*
- * Nothing is under way, or all that is waits for a word of the head. What a thread that sleeps is woken for it sees a tenth of a millisecond late where processors
- * are put to sleep (base/linger.h), more than an operation takes: so a moment ago is too early to sleep.
+ * Nothing is under way, or all that is waits for a word of the head. What a thread that sleeps is
+ * woken for it sees a tenth of a millisecond late where processors are put to sleep
+ * (base/linger.h), more than an operation takes: so a moment ago is too early to sleep.
  */
 static void rest_locked(struct transfer_pairs *pairs, uint64_t now_ns, uint64_t moved_ns)
 {

@@ -1,6 +1,7 @@
 /*
- * Copies inside a device and from a peer: the consumer pulls. The source is mapped here read-only, its producer was waited for on
- * the stream, and the head keeps it until this launch is reported done, so nothing on the other side takes part.
+ * Copies inside a device and from a peer: the consumer pulls. The source is mapped here read-only,
+ * its producer was waited for on the stream, and the head keeps it until this launch is reported
+ * done, so nothing on the other side takes part.
  */
 #include "transfer/transfer.h"
 

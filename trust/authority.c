@@ -1,8 +1,9 @@
 /*
  * A CA for one cluster, in a folder: ca.crt, ca.key, and NAME.crt and NAME.key of each that was issued.
  *
- * Every file is written under another name, brought to the disk, and renamed: there is never half a one under its name. All are 0600.
- * Keys never leave the folder by us; who has ca.key can become anybody in the cluster, so it belongs to the administrator and on no host.
+ * Every file is written under another name, brought to the disk, and renamed: there is never half a
+ * one under its name. All are 0600. Keys never leave the folder by us; who has ca.key can become
+ * anybody in the cluster, so it belongs to the administrator and on no host.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -31,7 +32,7 @@ struct authority {
     EVP_PKEY *key;
 };
 
-/* ---------------------------------------------------------------------------------------------- files */
+/* -------------------------------------------------------------------------------- files */
 
 static plasmon_status_t path_of(const char *dir, const char *name, const char *suffix,
                                 char out[PATH_MAX], struct pl_err *err)
@@ -190,11 +191,11 @@ static plasmon_status_t authority_open(const char *dir, struct authority *out,
     return status;
 }
 
-/* ---------------------------------------------------------------------------------------- certificates */
+/* ------------------------------------------------------------------------- certificates */
 
 /*
- * From now, at the latest when the CA ends: nobody takes a certificate of a CA that has expired, so a longer one would only keep from
- * whoever looks at it that its time is over.
+ * From now, at the latest when the CA ends: nobody takes a certificate of a CA that has expired, so
+ * a longer one would only keep from whoever looks at it that its time is over.
  */
 static plasmon_status_t ends_within(const struct authority *authority, time_t now,
                                     int64_t *io_ends_s, struct pl_err *err)
@@ -340,7 +341,10 @@ static bool is_address(const char *text)
     return inet_pton(AF_INET, text, room) == 1 || inet_pton(AF_INET6, text, room) == 1;
 }
 
-/* The last part of a name is never a number: what looks so is an address with a slip of the pen, and no host could be reached by it. */
+/*
+ * The last part of a name is never a number: what looks so is an address with a slip of the pen,
+ * and no host could be reached by it.
+ */
 static bool is_name(const char *text)
 {
     const char *dot  = strrchr(text, '.');

@@ -118,7 +118,10 @@ X509 *trust_certificate_first(const char *pem)
     return one;
 }
 
-/* A text of a certificate, if it is one: no NUL inside, which would make it another name for C than for the CA. */
+/*
+ * A text of a certificate, if it is one: no NUL inside, which would make it another name for C than
+ * for the CA.
+ */
 static bool text_of(const ASN1_STRING *from, char *out, size_t bytes)
 {
     int length = ASN1_STRING_length(from);
@@ -132,7 +135,10 @@ static bool text_of(const ASN1_STRING *from, char *out, size_t bytes)
     return true;
 }
 
-/* A role that is none is not there; a namespace that is none, or a second one, is of no namespace at all, rather than of any. */
+/*
+ * A role that is none is not there; a namespace that is none, or a second one, is of no namespace
+ * at all, rather than of any.
+ */
 static void take_uri(const ASN1_STRING *from, struct trust_identity *out)
 {
     const char *bytes = (const char *)ASN1_STRING_get0_data(from);

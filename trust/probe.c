@@ -1,9 +1,11 @@
 /*
- * Why is there no connection? gRPC says that a handshake failed, not why, and nothing of what to do. So the handshake is made once more,
- * by hand, and OpenSSL is asked. What is sent is what a client of gRPC would send; nothing of it is kept.
+ * Why is there no connection? gRPC says that a handshake failed, not why, and nothing of what to
+ * do. So the handshake is made once more, by hand, and OpenSSL is asked. What is sent is what a
+ * client of gRPC would send; nothing of it is kept.
  *
- * In TLS 1.3 a client is done before the server has looked at its certificate: a refusal comes as an alert, instead of the first bytes
- * of HTTP/2 that a server sends to whom it takes. So we wait for either.
+ * In TLS 1.3 a client is done before the server has looked at its certificate: a refusal comes as
+ * an alert, instead of the first bytes of HTTP/2 that a server sends to whom it takes. So we wait
+ * for either.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,7 @@
-/* Our own three files: read, and judged as strictly as others will judge them, so that the fault is told where it can be mended. */
+/*
+ * Our own three files: read, and judged as strictly as others will judge them, so that the fault is
+ * told where it can be mended.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -1,9 +1,10 @@
 /*
  * Files that may be replaced while we run: certificates are short-lived where somebody renews them.
  *
- * Whoever needs them asks each time; what tells a new file from the old one is its number, size and times, so asking costs three looks at
- * the file system and no reading. While they are being replaced one by one they do not belong together: then the old ones go on being
- * used, and a warning says so once for each state of the files.
+ * Whoever needs them asks each time; what tells a new file from the old one is its number, size and
+ * times, so asking costs three looks at the file system and no reading. While they are being
+ * replaced one by one they do not belong together: then the old ones go on being used, and a
+ * warning says so once for each state of the files.
  */
 #include <string.h>
 #include <sys/stat.h>

@@ -1,9 +1,11 @@
 /*
  * Tokens and passwords: from a file, or from the environment, out of which they are taken.
  *
- * A token goes with each call as the value of a header, which is printable ASCII: of anything else gRPC makes a call that fails for a reason nobody would look for in
- * a file. All of a token's file must be such text, and not the line that counts alone: where somebody wrote random bytes into it that are not base64,
- * the line ends at the first byte that happens to be a line feed, and what is left may be so short that it can be guessed.
+ * A token goes with each call as the value of a header, which is printable ASCII: of anything else
+ * gRPC makes a call that fails for a reason nobody would look for in a file. All of a token's file
+ * must be such text, and not the line that counts alone: where somebody wrote random bytes into it
+ * that are not base64, the line ends at the first byte that happens to be a line feed, and what is
+ * left may be so short that it can be guessed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +19,7 @@
 #define LINE_ENDS "\r\n"
 #define MAKE_ONE  "write a random secret into it (head -c 32 /dev/urandom | base64)"
 
-/* ------------------------------------------------------------------------------------------------ what is no token */
+/* --------------------------------------------------------------------- what is no token */
 
 static bool printable(char c)
 {
@@ -55,7 +57,7 @@ static const char *file_fault(const char *text, size_t length, bool token)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ files */
+/* -------------------------------------------------------------------------------- files */
 
 /* Up to `bytes`, of a file or of a pipe, which gives it in pieces. -1: errno says why not. */
 static ssize_t read_most(int fd, char *out, size_t bytes)
@@ -134,7 +136,7 @@ plasmon_status_t trust_token_read(const char *path, char out[TRUST_TOKEN_BYTES_M
     return line_read("token file", path, true, out, err);
 }
 
-/* ------------------------------------------------------------------------------------------------ the environment */
+/* ---------------------------------------------------------------------- the environment */
 
 plasmon_status_t trust_token_take(char out[TRUST_TOKEN_BYTES_MAX + 1], struct pl_err *err)
 {

@@ -1,15 +1,18 @@
 /*
  * Certificates, by OpenSSL: who somebody is, whether ours are any good, and why a handshake fails.
  *
- * Everybody in a cluster that uses TLS shows a certificate of one CA. A certificate says what its owner may be, in URIs among its
- * alternative names, because a name alone proves only that the CA knows it:
+ * Everybody in a cluster that uses TLS shows a certificate of one CA. A certificate says what its
+ * owner may be, in URIs among its alternative names, because a name alone proves only that the CA
+ * knows it:
  *
  *   urn:plasmon:role:head         it may be a head
  *   urn:plasmon:role:host         it may be a store and its workers
  *   urn:plasmon:role:client       it may open sessions
- *   urn:plasmon:namespace:NAME    its sessions are in this namespace, and nothing else of the cluster is its business
+ *   urn:plasmon:namespace:NAME    its sessions are in this namespace, and nothing else of the
+ *                                 cluster is its business
  *
- * Several may be given. One without any role is nobody's. Files are PEM. A key that others may read is refused, as ssh does.
+ * Several may be given. One without any role is nobody's. Files are PEM. A key that others may read
+ * is refused, as ssh does.
  *
  * Threads: any; a trust_source is shared, the rest is its caller's.
  */
@@ -39,8 +42,9 @@ struct trust_files {
 bool trust_files_given(const struct trust_files *files); /* any of them */
 
 /*
- * Before anything else of OpenSSL in this process: threads of gRPC may be in a handshake when it ends, and must find OpenSSL as it was. What reads or makes
- * certificates here begins with it; rpc_init() does it for who does neither.
+ * Before anything else of OpenSSL in this process: threads of gRPC may be in a handshake when it
+ * ends, and must find OpenSSL as it was. What reads or makes certificates here begins with it;
+ * rpc_init() does it for who does neither.
  */
 void trust_init(void);
 
@@ -77,8 +81,9 @@ struct trust_pems {
     struct trust_identity identity;
 };
 /*
- * Read and judge: all there, the key private and the certificate's own, the certificate of that CA, in its time, and for one of `roles`.
- * EINVAL, ENOENT .., EPERM (key readable by others), EAUTH: the text names the file, what is wrong and what to do.
+ * Read and judge: all there, the key private and the certificate's own, the certificate of that CA,
+ * in its time, and for one of `roles`. EINVAL, ENOENT .., EPERM (key readable by others), EAUTH:
+ * the text names the file, what is wrong and what to do.
  */
 plasmon_status_t trust_read(const struct trust_files *files, uint32_t roles,
                             struct trust_pems **out_pems, struct pl_err *err) PL_MUST_CHECK;
@@ -90,7 +95,10 @@ struct ssl_ctx_st;
 bool trust_pems_load(const struct trust_pems *pems,
                      struct ssl_ctx_st *context) PL_MUST_CHECK;
 
-/* Only ours; or, if it is root's and we are not, at most readable by a group. EPERM: others may, and the text says what to do. */
+/*
+ * Only ours; or, if it is root's and we are not, at most readable by a group. EPERM: others may,
+ * and the text says what to do.
+ */
 plasmon_status_t trust_file_private(int fd, const char *what, const char *path,
                                     struct pl_err *err) PL_MUST_CHECK;
 
@@ -105,7 +113,10 @@ plasmon_status_t trust_token_read(const char *path, char out[TRUST_TOKEN_BYTES_M
                                   struct pl_err *err) PL_MUST_CHECK;
 /* "has other bytes than ..": why this, which ends in a NUL, is no token. NULL: it is one, or "". */
 const char *trust_token_fault(const char *token);
-/* $PLASMON_TOKEN, or "". It is wiped from our environment, where the user's other processes, and our children, would see it. For main(). */
+/*
+ * $PLASMON_TOKEN, or "". It is wiped from our environment, where the user's other processes, and
+ * our children, would see it. For main().
+ */
 plasmon_status_t trust_token_take(char out[TRUST_TOKEN_BYTES_MAX + 1],
                                   struct pl_err *err) PL_MUST_CHECK;
 
@@ -115,13 +126,17 @@ plasmon_status_t trust_source_create(const struct trust_files *files, uint32_t r
                                      struct trust_source **out_source,
                                      struct pl_err *err) PL_MUST_CHECK;
 void trust_source_destroy(struct trust_source *source); /* NULL is fine */
-/* What is in the files now, or, while they are not right, what was in them when they last were. Held; never NULL. */
+/*
+ * What is in the files now, or, while they are not right, what was in them when they last were.
+ * Held; never NULL.
+ */
 struct trust_pems *trust_source_get(struct trust_source *source);
 
 /* ---- probe.c: why is there no connection? */
 /*
- * Connects to "host:port" and shakes hands as a client does, with our certificates or (NULL) without. Blocks, at most for timeout_ms.
- * EAUTH: one side does not take the other, and the text says which, why, and what to do. OK: it has nothing to say.
+ * Connects to "host:port" and shakes hands as a client does, with our certificates or (NULL)
+ * without. Blocks, at most for timeout_ms. EAUTH: one side does not take the other, and the text
+ * says which, why, and what to do. OK: it has nothing to say.
  */
 plasmon_status_t trust_probe(const char *target, const struct trust_pems *pems,
                              uint32_t timeout_ms, struct pl_err *err) PL_MUST_CHECK;
@@ -144,7 +159,10 @@ plasmon_status_t trust_authority_create(const char *dir, const char *name,
 /* DIR/NAME.crt and DIR/NAME.key, with a new key. EEXIST: there is one. */
 plasmon_status_t trust_issue(const char *dir, const struct trust_request *request,
                              struct pl_err *err) PL_MUST_CHECK;
-/* DIR/NAME.crt again, for the same key, names and roles, until ends_s from now, at the latest with the CA. Replaced at once: readers see the old one or the new. */
+/*
+ * DIR/NAME.crt again, for the same key, names and roles, until ends_s from now, at the latest with
+ * the CA. Replaced at once: readers see the old one or the new.
+ */
 plasmon_status_t trust_renew(const char *dir, const char *name, int64_t ends_s,
                              struct pl_err *err) PL_MUST_CHECK;
 

@@ -1,15 +1,18 @@
 /*
  * The arena that messages are decoded into.
  *
- * protobuf-c asks its allocator for every sub-message, string and list; here that is a bump in a block. Freeing is nothing;
- * reset starts over. When a block is full a new one of twice the size takes its place and the old one goes onto a chain;
- * reset keeps only the newest, so that after a few messages the arena has the size that its messages need.
+ * protobuf-c asks its allocator for every sub-message, string and list; here that is a bump in a
+ * block. Freeing is nothing; reset starts over. When a block is full a new one of twice the size
+ * takes its place and the old one goes onto a chain; reset keeps only the newest, so that after a
+ * few messages the arena has the size that its messages need.
  *
- * WHY THE CAP  Four MiB of empty sub-messages decode into hundreds of MiB of structs. `total` counts what was handed out
- * since reset, and nothing past bytes_max is: decoding fails, `refused` says why.
+ * WHY THE CAP  Four MiB of empty sub-messages decode into hundreds of MiB of structs. `total`
+ * counts what was handed out since reset, and nothing past bytes_max is: decoding fails, `refused`
+ * says why.
  *
- * WHY THE LENGTH BEFORE EACH ALLOCATION  protobuf-c gives strings without their length, so a NUL inside one would hide the
- * rest of it from us. The eight bytes before an allocation hold the bytes asked for: for a string, its length and one.
+ * WHY THE LENGTH BEFORE EACH ALLOCATION  protobuf-c gives strings without their length, so a NUL
+ * inside one would hide the rest of it from us. The eight bytes before an allocation hold the bytes
+ * asked for: for a string, its length and one.
  */
 #include "wire/wire_int.h"
 
@@ -19,9 +22,9 @@
 #include "base/alloc.h"
 
 #define ARENA_BLOCK_BYTES_MIN ((size_t)64 << 10)
-#define ARENA_BLOCK_BYTES_KEPT \
-    ((size_t)4 << 20)          /* reset gives back what a rare giant needed */
-#define ARENA_HEADER_BYTES 16u /* of a block: pointer to the older one */
+/* reset gives back what a rare giant needed */
+#define ARENA_BLOCK_BYTES_KEPT ((size_t)4 << 20)
+#define ARENA_HEADER_BYTES     16u /* of a block: pointer to the older one */
 
 static plasmon_status_t arena_grow(struct wire_arena *arena, size_t bytes)
 {

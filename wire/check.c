@@ -1,8 +1,9 @@
 /*
  * Checks that several messages share: counts, bytes, text, headers, ranges and the geometry lists.
  *
- * They prove only that a message is well formed: what is here cannot overflow, cannot be read out of bounds and cannot
- * stand for an absurd amount of memory. Whether a ref exists or a view fits its root is for those who know the root.
+ * They prove only that a message is well formed: what is here cannot overflow, cannot be read out
+ * of bounds and cannot stand for an absurd amount of memory. Whether a ref exists or a view fits
+ * its root is for those who know the root.
  */
 #include "wire/wire_int.h"
 
@@ -46,7 +47,10 @@ plasmon_status_t check_bytes(const ProtobufCBinaryData *data, size_t max, const 
     return PLASMON_OK;
 }
 
-/* Bytes of the UTF-8 sequence at `s` (of `left` bytes), or 0: over-long, a surrogate, past U+10FFFF, cut off, stray. */
+/*
+ * Bytes of the UTF-8 sequence at `s` (of `left` bytes), or 0: over-long, a surrogate, past
+ * U+10FFFF, cut off, stray.
+ */
 static size_t utf8_sequence(const uint8_t *s, size_t left)
 {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};

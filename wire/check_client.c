@@ -497,7 +497,7 @@ plasmon_status_t check_client_frame(const Plasmon__V1__ClientFrame *frame,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------ head -> client */
+/* ----------------------------------------------------------------------- head -> client */
 
 static plasmon_status_t check_device(const Plasmon__V1__Device *device, struct pl_err *err)
 {

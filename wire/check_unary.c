@@ -1,10 +1,11 @@
 /*
  * Checks of unary calls: what people and scripts ask the head, and what it answers.
  *
- * Nothing in an answer is an address, an index or a size of memory: it is shown, and who shows it takes any number and any bytes (a text that was cut
- * is no UTF-8 at its end, and must not hide the rest of a status). So what has to be right is that no text is longer than a page, and no list longer than
- * what one cluster can have. That is asked of whatever a message holds, at any depth, by its descriptor, so that a field that is added later is
- * checked without a line here.
+ * Nothing in an answer is an address, an index or a size of memory: it is shown, and who shows it
+ * takes any number and any bytes (a text that was cut is no UTF-8 at its end, and must not hide the
+ * rest of a status). So what has to be right is that no text is longer than a page, and no list
+ * longer than what one cluster can have. That is asked of whatever a message holds, at any depth,
+ * by its descriptor, so that a field that is added later is checked without a line here.
  */
 #include "wire/wire_int.h"
 

@@ -1,11 +1,15 @@
 /*
- * Checks of the frames inside the cluster: WorkerFrame and WorkerCommand (one stream a device), NodeFrame and NodeCommand
- * (one stream a host). A worker maps memory and starts copies by what a command says, so the geometry of a launch is
- * checked as a whole: every view and every piece lies inside the frame that its buffer is said to hold.
+ * Checks of the frames inside the cluster: WorkerFrame and WorkerCommand (one stream a device),
+ * NodeFrame and NodeCommand (one stream a host). A worker maps memory and starts copies by what a
+ * command says, so the geometry of a launch is checked as a whole: every view and every piece lies
+ * inside the frame that its buffer is said to hold.
  */
 #include "wire/wire_int.h"
 
-/* Dimension by dimension: a view's hull, or a box, lies inside a frame. The lists were checked one by one before. */
+/*
+ * Dimension by dimension: a view's hull, or a box, lies inside a frame. The lists were checked one
+ * by one before.
+ */
 static bool view_inside(size_t n, const int64_t *view, const int64_t *frame)
 {
     for (size_t v = 0, f = 0; v < n; v += 3, f += 2) {
@@ -203,8 +207,8 @@ static plasmon_status_t check_launch(const Plasmon__V1__Launch *launch,
 }
 
 /*
- * A node's operand has its geometry from the launch when it is one of the launch's operands (the worker checks that then), and
- * of its own when it lies in the graph's memory.
+ * A node's operand has its geometry from the launch when it is one of the launch's operands (the
+ * worker checks that then), and of its own when it lies in the graph's memory.
  */
 static plasmon_status_t check_node_operand(const Plasmon__V1__Operand *operand,
                                            const Plasmon__V1__GraphPart *part,
@@ -477,7 +481,7 @@ plasmon_status_t check_worker_command(const Plasmon__V1__WorkerCommand *command,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------ worker -> head */
+/* ----------------------------------------------------------------------- worker -> head */
 
 /* Which memory of its host it is: a peer that does not say so is of an older release. */
 static plasmon_status_t check_memory(uint64_t memory, struct pl_err *err)
@@ -773,7 +777,7 @@ plasmon_status_t check_worker_frame(const Plasmon__V1__WorkerFrame *frame,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------ store <-> head */
+/* ----------------------------------------------------------------------- store <-> head */
 
 static plasmon_status_t check_node_hello(const Plasmon__V1__NodeHello *hello,
                                          struct pl_err *err)

@@ -1,6 +1,6 @@
 /*
- * Encoding and decoding. Decoding is protobuf-c into the arena, then one walk over what came out (check_*.c); nobody sees a
- * message that has not passed it.
+ * Encoding and decoding. Decoding is protobuf-c into the arena, then one walk over what came out
+ * (check_*.c); nobody sees a message that has not passed it.
  */
 #include "wire/wire_int.h"
 

@@ -1,6 +1,6 @@
 /*
- * Functions that clients define: the checks of their messages, and what identifies their content. Whether a signature or a text
- * makes sense is for those who compile it.
+ * Functions that clients define: the checks of their messages, and what identifies their content.
+ * Whether a signature or a text makes sense is for those who compile it.
  */
 #include "wire/wire_int.h"
 

@@ -1,4 +1,7 @@
-/* Shapes, views and boxes between their lists of numbers on the wire and base/box.h. Everything is checked on the way in. */
+/*
+ * Shapes, views and boxes between their lists of numbers on the wire and base/box.h. Everything is
+ * checked on the way in.
+ */
 #include "wire/wire_int.h"
 
 #include <assert.h>

@@ -1,12 +1,14 @@
 /*
  * The reliable link: exactly once and in order over connections that break.
  *
- * Sender: every frame with ops has a number and a kept copy. Connections drop frames only from the end (what was in flight
- * when they broke), and after a reconnect the receiver says the last number it took over; what follows it is sent again.
- * So the receiver sees each number for the first time in order, perhaps after repeats of lower ones, which it drops.
+ * Sender: every frame with ops has a number and a kept copy. Connections drop frames only from the
+ * end (what was in flight when they broke), and after a reconnect the receiver says the last number
+ * it took over; what follows it is sent again. So the receiver sees each number for the first time
+ * in order, perhaps after repeats of lower ones, which it drops.
  *
  * INVARIANTS
- *   (1) The kept frames are exactly the numbers out_acked + 1 ... out_seq that were passed to wire_link_sent(), in order.
+ *   (1) The kept frames are exactly the numbers out_acked + 1 ... out_seq that were passed to
+ *       wire_link_sent(), in order.
  *   (2) in_seq only grows, by one.
  *   (3) kept_bytes is the sum of their lengths, at most kept_bytes_max.
  */

@@ -1,6 +1,7 @@
 /*
- * How long the lists of a message are, before it is decoded: one over its limit is refused for the price of looking at its bytes, and not for
- * that of making as many structs first (check_*.c would count those). A list of four million empty tasks fits into a frame.
+ * How long the lists of a message are, before it is decoded: one over its limit is refused for the
+ * price of looking at its bytes, and not for that of making as many structs first (check_*.c would
+ * count those). A list of four million empty tasks fits into a frame.
  *
  * Only the outermost level is looked at. Whatever is not well formed is left to the decoder, which says so.
  */

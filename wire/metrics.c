@@ -1,6 +1,7 @@
 /*
- * One table a message of the status: what of it is a metric, and under which name. A family - all devices' memory, say - is told together, as the format
- * wants it: help, type, then a line for each of its labels.
+ * One table a message of the status: what of it is a metric, and under which name. A family - all
+ * devices' memory, say - is told together, as the format wants it: help, type, then a line for each
+ * of its labels.
  */
 #include "wire/metrics.h"
 
@@ -27,7 +28,7 @@ struct labelled {
     struct pl_str labels;
 };
 
-/* ------------------------------------------------------------------------------------------------ the tables */
+/* --------------------------------------------------------------------------- the tables */
 
 #define OF(type, field) \
     offsetof(Plasmon__V1__##type, field), sizeof(((Plasmon__V1__##type *)0)->field) == 4
@@ -146,7 +147,7 @@ static const struct metric journal_metrics[] = {
      OF(Waits, journal_held)},
 };
 
-/* ------------------------------------------------------------------------------------------------ the format */
+/* --------------------------------------------------------------------------- the format */
 
 static void header(struct pl_str *out, const char *name, const char *type, const char *help)
 {
@@ -241,7 +242,7 @@ static void list(struct pl_str *out, const struct metric *metrics, size_t metric
 #define LIST(out, metrics, messages, count, labels_of) \
     list(out, metrics, PL_COUNT(metrics), (const void *const *)(messages), count, labels_of)
 
-/* ------------------------------------------------------------------------------------------------ labels */
+/* ------------------------------------------------------------------------------- labels */
 
 const char *wire_route_name(uint32_t route)
 {
@@ -294,7 +295,7 @@ static void space_labels(const void *message, struct pl_str *labels)
     label_add(labels, "namespace", ((const Plasmon__V1__NamespaceStats *)message)->name);
 }
 
-/* ------------------------------------------------------------------------------------------------ histograms */
+/* --------------------------------------------------------------------------- histograms */
 
 /* The labels with `le` behind them: the bound in seconds, or +Inf. */
 static void bucket(struct pl_str *out, const char *name, const struct pl_str *labels,
@@ -380,7 +381,7 @@ static void histograms(const Plasmon__V1__StatusReply *reply, struct pl_str *out
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ all of it */
+/* ---------------------------------------------------------------------------- all of it */
 
 static void info(const Plasmon__V1__StatusReply *reply, struct pl_str *out)
 {

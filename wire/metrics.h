@@ -1,6 +1,7 @@
 /*
- * A cluster's status as metrics: the text format 0.0.4 of Prometheus. Names end in their unit, and counters in _total; what counts in a device's worker
- * begins anew with the worker, which is what counters may do.
+ * A cluster's status as metrics: the text format 0.0.4 of Prometheus. Names end in their unit, and
+ * counters in _total; what counts in a device's worker begins anew with the worker, which is what
+ * counters may do.
  *
  * Threads: any. A pure function.
  */

@@ -1,8 +1,9 @@
 /*
- * Launches, written by hand. A launch is encoded for each task, has 25 fields of which a dozen are set, and protobuf-c goes through the
- * descriptions of all of them twice, once for the size: half of what the head did for a task. What is written here is what protobuf-c would
- * write, to the byte: fields by their numbers, zeros left out, numbers of repeated fields packed (test_wire_pack compares them, with
- * every field that the description has).
+ * Launches, written by hand. A launch is encoded for each task, has 25 fields of which a dozen are
+ * set, and protobuf-c goes through the descriptions of all of them twice, once for the size: half
+ * of what the head did for a task. What is written here is what protobuf-c would write, to the
+ * byte: fields by their numbers, zeros left out, numbers of repeated fields packed (test_wire_pack
+ * compares them, with every field that the description has).
  */
 #include "wire/wire.h"
 
@@ -10,21 +11,21 @@
 #include <endian.h>
 #include <string.h>
 
-#define SMALL_BYTES \
-    32768 /* some 140 operands; what is larger, and rare, is for protobuf-c */
+/* some 140 operands; what is larger, and rare, is for protobuf-c */
+#define SMALL_BYTES      32768
 #define FIELD_BYTES_MAX  16 /* a tag and a number, or a tag and a length */
 #define NUMBER_BYTES_MAX 10
 #define LAUNCH_FIELDS    27
 #define OPERAND_FIELDS   12
 #define PIECE_FIELDS     4
 #define SCALAR_BYTES_MAX (4 * FIELD_BYTES_MAX)
-#define NESTED_BYTES_MAX \
-    1024 /* of one operand or piece whose numbers are at most NESTED_NUMBERS */
+/* of one operand or piece whose numbers are at most NESTED_NUMBERS */
+#define NESTED_BYTES_MAX   1024
 #define NESTED_NUMBERS_MAX (6 * PL_DIM_MAX)
 
 enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
 
-/* ------------------------------------------------------------------------------------------------ fields */
+/* ------------------------------------------------------------------------------- fields */
 
 /* Each returns where the next one goes. */
 
@@ -154,7 +155,7 @@ static uint8_t *put_uint32s(uint8_t *at, uint32_t field, const uint32_t *values,
     return put_int64s(at, field, numbers, count);
 }
 
-/* ------------------------------------------------------------------------------------------------ parts */
+/* -------------------------------------------------------------------------------- parts */
 
 static uint8_t *put_operand(uint8_t *at, const Plasmon__V1__Operand *operand)
 {
@@ -199,7 +200,7 @@ static uint8_t *put_scalar(uint8_t *at, const Plasmon__V1__GraphScalar *scalar)
     return put_bytes(at, 18, body, (size_t)(end - body));
 }
 
-/* ------------------------------------------------------------------------------------------------ a launch */
+/* ----------------------------------------------------------------------------- a launch */
 
 static_assert(OPERAND_FIELDS * FIELD_BYTES_MAX + NESTED_NUMBERS_MAX * NUMBER_BYTES_MAX <=
                   NESTED_BYTES_MAX,

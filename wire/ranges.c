@@ -1,4 +1,7 @@
-/* A set of numbers as ranges; see wire.h. Numbers that come in order, or one before the last range, cost no new range. */
+/*
+ * A set of numbers as ranges; see wire.h. Numbers that come in order, or one before the last range,
+ * cost no new range.
+ */
 #include "wire/wire_int.h"
 
 void wire_ranges_init(struct wire_ranges *ranges)

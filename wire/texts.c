@@ -1,6 +1,8 @@
 /*
- * Texts in what is shown: names and labels that clients, workers and stores gave, failures in the words of a function. An answer to `plasmon status` and the like
- * is a table on somebody's terminal, so what would begin another line is a space there, and what would tell the terminal what to do is question marks.
+ * Texts in what is shown: names and labels that clients, workers and stores gave, failures in the
+ * words of a function. An answer to `plasmon status` and the like is a table on somebody's
+ * terminal, so what would begin another line is a space there, and what would tell the terminal
+ * what to do is question marks.
  */
 #include <stdbool.h>
 #include <string.h>

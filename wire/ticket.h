@@ -1,15 +1,19 @@
 /*
- * Tickets: how the head lets a client move the bytes of one buffer directly between itself and the worker that has it, over the bulk
- * channel (transfer/bulk_client.h), without either of them asking the head once more.
+ * Tickets: how the head lets a client move the bytes of one buffer directly between itself and the
+ * worker that has it, over the bulk channel (transfer/bulk_client.h), without either of them asking
+ * the head once more.
  *
  *   bytes 0..31   buffer, the end of its time, the client, rights and zeros: little-endian
- *   bytes 32..63  HMAC-SHA256 of those and the head's epoch, under the secret that the worker made and told the head
+ *   bytes 32..63  HMAC-SHA256 of those and the head's epoch, under the secret that the worker made
+ *                 and told the head
  *
- * A client can read a ticket and cannot change it; it never sees the secret, which would let it write into the staging ring. A ticket is
- * good for one buffer (a device, a slot and its generation), for reading or for writing, of one worker process (the next one has another
- * secret) in one epoch, and until a time by the worker's own clock, so that clocks of machines need not agree. The worker keeps nothing
- * of a ticket. What it allows, the state of the buffer allows as well, or it is not done: writing only what a put opened and did not
- * seal, reading only what is sealed.
+ * A client can read a ticket and cannot change it; it never sees the secret, which would let it
+ * write into the staging ring. A ticket is good for one buffer (a device, a slot and its
+ * generation), for reading or for writing, of one worker process (the next one has another secret)
+ * in one epoch, and until a time by the worker's own clock, so that clocks of machines need not
+ * agree. The worker keeps nothing of a ticket. What it allows, the state of the buffer allows as
+ * well, or it is not done: writing only what a put opened and did not seal, reading only what is
+ * sealed.
  *
  * Pure functions. Threads: any.
  */

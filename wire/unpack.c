@@ -1,18 +1,24 @@
 /*
- * The tasks of a client's frame and the launches of a worker's command, read by hand. There is one for each call of a program, of 27 fields of which half a dozen
- * are set, and protobuf-c looks up each in the description of all and allocates as it goes: a fifth of what the head does for a task, and 40 % of
- * what a worker does.
+ * The tasks of a client's frame and the launches of a worker's command, read by hand. There is one
+ * for each call of a program, of 27 fields of which half a dozen are set, and protobuf-c looks up
+ * each in the description of all and allocates as it goes: a fifth of what the head does for a
+ * task, and 40 % of what a worker does.
  *
- * WHAT IS READ HERE is the form that clients and heads write: fields in increasing order, numbers of repeated fields packed, nothing that this file does not know. A
- * task or launch of any other form, or with one of the rare fields, is protobuf-c's, byte by byte; so is all of the frame but its tasks or launches. So what
- * comes out is what protobuf-c makes of the bytes, whatever they are, and what it refuses is refused (test_wire_unpack compares them).
+ * WHAT IS READ HERE is the form that clients and heads write: fields in increasing order, numbers
+ * of repeated fields packed, nothing that this file does not know. A task or launch of any other
+ * form, or with one of the rare fields, is protobuf-c's, byte by byte; so is all of the frame but
+ * its tasks or launches. So what comes out is what protobuf-c makes of the bytes, whatever they
+ * are, and what it refuses is refused (test_wire_unpack compares them).
  *
- * protobuf-c's answer does not depend on where among the other fields the tasks stand: those are cut out, and the rest, in its order, is unpacked.
+ * protobuf-c's answer does not depend on where among the other fields the tasks stand: those are
+ * cut out, and the rest, in its order, is unpacked.
  *
- * MOST ARE LIKE ONE BEFORE THEM. A program makes the same few calls over and over, and each says again, in the same bytes, which function it is, with what arguments,
- * scalars and launch shape. Fields that follow each other (a stretch) are compared with the same ones of an earlier item of the message; where the bytes are equal,
- * what they were read as serves both. So items share their lists: nobody writes into a message that was decoded, and who has checked a list or
- * copied it need not do so again (check_again() in wire_int.h, worker/launch.c).
+ * MOST ARE LIKE ONE BEFORE THEM. A program makes the same few calls over and over, and each says
+ * again, in the same bytes, which function it is, with what arguments, scalars and launch shape.
+ * Fields that follow each other (a stretch) are compared with the same ones of an earlier item of
+ * the message; where the bytes are equal, what they were read as serves both. So items share their
+ * lists: nobody writes into a message that was decoded, and who has checked a list or copied it
+ * need not do so again (check_again() in wire_int.h, worker/launch.c).
  */
 #include "wire/wire_int.h"
 
@@ -54,7 +60,7 @@ static inline void *room(struct reader *reader, size_t bytes)
     return wire_arena_room(reader->arena, bytes);
 }
 
-/* ------------------------------------------------------------------------------------------------ values */
+/* ------------------------------------------------------------------------------- values */
 
 /* Each is false for what is not of this form. */
 
@@ -280,7 +286,10 @@ static inline bool more_until(const struct reader *reader, uint32_t number)
     return left(reader) > 0 && tag_ahead(reader, &bytes) >> 3 <= number;
 }
 
-/* Takes its tag; 0: not of this form, for its number must be above the last one, or the same one `again`. false: there is none. */
+/*
+ * Takes its tag; 0: not of this form, for its number must be above the last one, or the same one
+ * `again`. false: there is none.
+ */
 static inline bool next_until(struct reader *reader, uint32_t number, uint32_t *io_last,
                               uint32_t again, uint32_t *out_tag)
 {
@@ -310,7 +319,7 @@ static inline uint32_t next_tag(struct reader *reader, uint32_t *io_last, uint32
     return tag;
 }
 
-/* ------------------------------------------------------------------------------------------------ stretches */
+/* ---------------------------------------------------------------------------- stretches */
 
 /* Of an item that was read. */
 struct stretch {
@@ -342,7 +351,10 @@ static inline struct like *like_of(struct like *likes, const struct reader *read
 }
 static_assert(LIKES == 1 << 4, "four bits choose");
 
-/* The same bytes come next, and nothing behind them that belongs to the stretch, whose last field may have this number? They are taken. */
+/*
+ * The same bytes come next, and nothing behind them that belongs to the stretch, whose last field
+ * may have this number? They are taken.
+ */
 static inline bool same_again(struct reader *reader, const struct stretch *stretch,
                               uint32_t number)
 {
@@ -367,7 +379,7 @@ static inline void stretch_keep(struct stretch *stretch, const uint8_t *from,
         (struct stretch){.at = from, .bytes = (size_t)(reader->at - from), .item = item};
 }
 
-/* ------------------------------------------------------------------------------------------------ parts */
+/* -------------------------------------------------------------------------------- parts */
 
 #define OF(number, type) ((number) << 3 | (type))
 
@@ -551,7 +563,7 @@ static void *task_read(struct reader *in, struct like *likes)
                : NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ launches */
+/* ----------------------------------------------------------------------------- launches */
 
 static bool operand_field(struct reader *in, uint32_t tag, Plasmon__V1__Operand *out)
 {
@@ -793,7 +805,7 @@ static void *launch_read(struct reader *in, struct like *likes)
                : NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ the frame */
+/* ---------------------------------------------------------------------------- the frame */
 
 /* What is cut out of a frame. */
 struct kind {

@@ -4,8 +4,8 @@
  *   wire_decode_*      bytes -> protobuf-c struct in a capped arena; every count, length, shape and id in it has been
  *                      checked against the limits in wire/limits.h before the caller sees it
  *   wire_encode        protobuf-c struct -> bytes
- *   struct wire_link   one direction-pair of a session: numbers frames, keeps what is not acknowledged, drops repeats,
- *                      resumes after a reconnect
+ *   struct wire_link   one direction-pair of a session: numbers frames, keeps what is not
+ *                      acknowledged, drops repeats, resumes after a reconnect
  *   wire_box/view/shape_from_*  checked conversions to base/box.h
  */
 #ifndef WIRE_WIRE_H
@@ -20,7 +20,10 @@
 
 #define WIRE_PROTOCOL 1u
 
-/* Limits on what comes from outside. A message over one of them is EMALFORMED or ELIMIT and names the limit. */
+/*
+ * Limits on what comes from outside. A message over one of them is EMALFORMED or ELIMIT and names
+ * the limit.
+ */
 #define WIRE_MESSAGE_BYTES_MAX      (8u << 20)
 #define WIRE_ARENA_BYTES_MAX        (64u << 20)
 #define WIRE_TASKS_MAX              4096u  /* a frame */
@@ -44,17 +47,17 @@
 #define WIRE_PAIR_ID_BYTES          128u
 #define WIRE_BULK_SECRET_BYTES      16u
 #define WIRE_DEVICES_MAX            65535u
-#define WIRE_HOST_DEVICES_MAX \
-    64u /* STORE_HOST_DEVICE_MAX: workers keep sets of them in a word */
-#define WIRE_SPILL_BYTES_MAX (1ull << 56) /* of a host */
-#define WIRE_SPILL_KIND_MAX  5u
-#define WIRE_DRAIN_MS_MAX    86400000u
-#define WIRE_WAIT_WHYS       14u          /* of enum WaitWhy */
-#define WIRE_VALUE_BYTES_MAX (1ull << 48) /* one array, as in pl_shape_check() */
+/* STORE_HOST_DEVICE_MAX: workers keep sets of them in a word */
+#define WIRE_HOST_DEVICES_MAX 64u
+#define WIRE_SPILL_BYTES_MAX  (1ull << 56) /* of a host */
+#define WIRE_SPILL_KIND_MAX   5u
+#define WIRE_DRAIN_MS_MAX     86400000u
+#define WIRE_WAIT_WHYS        14u          /* of enum WaitWhy */
+#define WIRE_VALUE_BYTES_MAX  (1ull << 48) /* one array, as in pl_shape_check() */
 
 /* Defined functions: their ids, and what a session may have. */
-#define WIRE_FUNCTION_FIRST \
-    0xfff00000u /* to the end of 32 bits; tests see that no built-in one is there */
+/* to the end of 32 bits; tests see that no built-in one is there */
+#define WIRE_FUNCTION_FIRST     0xfff00000u
 #define WIRE_FUNCTIONS_MAX      1024u /* of one session */
 #define WIRE_SOURCE_BYTES_MAX   (1u << 20)
 #define WIRE_HASH_BYTES         32u
@@ -67,8 +70,8 @@ enum {
 };
 
 /*
- * Bump arena with a cap; its ProtobufCAllocator makes decoding cost no malloc a message. Reset between messages.
- * It must not move after wire_arena_init(): the allocator points back to it.
+ * Bump arena with a cap; its ProtobufCAllocator makes decoding cost no malloc a message. Reset
+ * between messages. It must not move after wire_arena_init(): the allocator points back to it.
  */
 struct wire_arena {
     uint8_t *block; /* the newest block; grows by doubling */
@@ -96,24 +99,26 @@ Plasmon__V1__Histogram *wire_histogram(const struct pl_histogram *histogram,
 void wire_histogram_read(const Plasmon__V1__Histogram *message, struct pl_histogram *out);
 
 /*
- * Bytes of a launch, as protobuf-c would write them: in `room` if they fit (NULL with 0 bytes will do), else in memory from `create`, which is the
- * caller's; NULL when that gives none. Nothing in the launch may lie in `room`.
+ * Bytes of a launch, as protobuf-c would write them: in `room` if they fit (NULL with 0 bytes will
+ * do), else in memory from `create`, which is the caller's; NULL when that gives none. Nothing in
+ * the launch may lie in `room`.
  */
 uint8_t *wire_launch_pack(const Plasmon__V1__Launch *launch, uint8_t *room,
                           size_t room_bytes, void *(*create)(size_t bytes),
                           size_t *out_length) PL_MUST_CHECK;
 
 /*
- * Bytes of `message` in memory from `create` (rpc_buffer_create, or pl_alloc). ELIMIT: larger than WIRE_MESSAGE_BYTES_MAX,
- * which the other side would refuse.
+ * Bytes of `message` in memory from `create` (rpc_buffer_create, or pl_alloc). ELIMIT: larger than
+ * WIRE_MESSAGE_BYTES_MAX, which the other side would refuse.
  */
 plasmon_status_t wire_encode(const ProtobufCMessage *message,
                              uint8_t *(*create)(size_t length), uint8_t **out_bytes,
                              size_t *out_length) PL_MUST_CHECK;
 
 /*
- * Decode and check. The result lives in the arena until reset. EMALFORMED, ELIMIT (a message over a limit), EVERSION (another
- * protocol) or ENOMEM; err names the field: "client frame: tasks[3]: args[0]: view has 4 numbers, not 3 a dimension".
+ * Decode and check. The result lives in the arena until reset. EMALFORMED, ELIMIT (a message over a
+ * limit), EVERSION (another protocol) or ENOMEM; err names the field: "client frame: tasks[3]:
+ * args[0]: view has 4 numbers, not 3 a dimension".
  */
 plasmon_status_t wire_decode_client_frame(struct wire_arena *arena, const uint8_t *bytes,
                                           size_t length, Plasmon__V1__ClientFrame **out,
@@ -155,8 +160,8 @@ plasmon_status_t wire_decode_list_reply(struct wire_arena *arena, const uint8_t 
                                         struct pl_err *err) PL_MUST_CHECK;
 
 /*
- * What identifies the content of a definition: everything but its id. Both sides compute it, so that a damaged text never
- * runs under a good name.
+ * What identifies the content of a definition: everything but its id. Both sides compute it, so
+ * that a damaged text never runs under a good name.
  */
 void wire_function_hash(const Plasmon__V1__FunctionDefine *define,
                         uint8_t out_hash[WIRE_HASH_BYTES]);
@@ -212,8 +217,8 @@ static inline uint64_t wire_point_seq(uint64_t point)
 }
 
 /*
- * A set of numbers as ranges; adds of neighbours merge with the last range, so that a run of completions stays one range.
- * Iterate ranges.items as Plasmon-independent pairs.
+ * A set of numbers as ranges; adds of neighbours merge with the last range, so that a run of
+ * completions stays one range. Iterate ranges.items as Plasmon-independent pairs.
  */
 struct wire_range {
     uint64_t first;
@@ -228,8 +233,9 @@ plasmon_status_t wire_ranges_add(struct wire_ranges *ranges, uint64_t number) PL
 void wire_ranges_clear(struct wire_ranges *ranges);
 
 /*
- * The reliable link. The sender numbers every frame that carries ops and keeps its bytes until acknowledged; the receiver takes
- * frames in order, exactly once. After a reconnect each side says what it has taken over and the other sends the rest again.
+ * The reliable link. The sender numbers every frame that carries ops and keeps its bytes until
+ * acknowledged; the receiver takes frames in order, exactly once. After a reconnect each side says
+ * what it has taken over and the other sends the rest again.
  *
  *   out: wire_link_next_seq() -> fill Header -> encode -> wire_link_sent(link, seq, bytes) keeps a copy
  *   in:  wire_link_receive(link, seq): 1 take it, 0 a repeat: drop it, -1 a gap: the connection is broken.
@@ -254,17 +260,24 @@ uint64_t wire_link_next_seq(struct wire_link *link);
 plasmon_status_t
 wire_link_sent(struct wire_link *link, uint64_t seq, const uint8_t *bytes,
                size_t length) PL_MUST_CHECK; /* ELIMIT: too much unacknowledged */
-/* The same, but the caller fills the bytes in, before anything else happens to the link. NULL: too much unacknowledged, or no memory. */
+/*
+ * The same, but the caller fills the bytes in, before anything else happens to the link. NULL: too
+ * much unacknowledged, or no memory.
+ */
 uint8_t *wire_link_keep(struct wire_link *link, uint64_t seq, size_t length) PL_MUST_CHECK;
 int wire_link_receive(struct wire_link *link, uint64_t seq);
 void wire_link_acked(struct wire_link *link, uint64_t ack);
-/* Calls fn for each kept frame after `from`, oldest first. They stay kept: what was sent up to `from` need not have arrived. */
+/*
+ * Calls fn for each kept frame after `from`, oldest first. They stay kept: what was sent up to
+ * `from` need not have arrived.
+ */
 void wire_link_resend(const struct wire_link *link, uint64_t from,
                       void (*fn)(void *user, const uint8_t *bytes, size_t length),
                       void *user);
 /*
- * An acknowledgement rides on the next frame back and costs nothing. Frames of their own are for when nothing goes back: at once
- * when several frames are owed one (a sender that keeps much is let go on), at a tick whenever one is owed.
+ * An acknowledgement rides on the next frame back and costs nothing. Frames of their own are for
+ * when nothing goes back: at once when several frames are owed one (a sender that keeps much is let
+ * go on), at a tick whenever one is owed.
  */
 bool wire_link_owes_ack(const struct wire_link *link);
 bool wire_link_owes_many(const struct wire_link *link);

@@ -1,7 +1,8 @@
 /*
- * Inside wire/: the checks that a decoded message must pass. Each check_* looks at one message and everything below it,
- * touches every field once and allocates nothing; the text of an error is made only when there is one, from the inside
- * out: the innermost check says what is wrong, and each level above puts its own place before it.
+ * Inside wire/: the checks that a decoded message must pass. Each check_* looks at one message and
+ * everything below it, touches every field once and allocates nothing; the text of an error is made
+ * only when there is one, from the inside out: the innermost check says what is wrong, and each
+ * level above puts its own place before it.
  */
 #ifndef WIRE_WIRE_INT_H
 #define WIRE_WIRE_INT_H
@@ -32,8 +33,9 @@ static inline void *wire_arena_room(struct wire_arena *arena, size_t bytes)
 }
 
 /*
- * Items that say the same share their lists (unpack.c): one that was checked, in the same message, need not be again. Forgets most of what it saw before the last few
- * lists; then the answer is false. NULL is none.
+ * Items that say the same share their lists (unpack.c): one that was checked, in the same message,
+ * need not be again. Forgets most of what it saw before the last few lists; then the answer is
+ * false. NULL is none.
  */
 struct check_seen {
     const void *lists[16];
@@ -55,7 +57,10 @@ plasmon_status_t check_histogram(const Plasmon__V1__Histogram *histogram,
                                  struct pl_err *err) PL_MUST_CHECK;
 plasmon_status_t check_count(size_t count, size_t max, const char *name,
                              struct pl_err *err);
-/* lists.c: lists of the outermost level of a message that is not decoded yet; the table ends with a name that is NULL. */
+/*
+ * lists.c: lists of the outermost level of a message that is not decoded yet; the table ends with a
+ * name that is NULL.
+ */
 struct list_limit {
     const char *name;
     size_t max;
@@ -73,7 +78,10 @@ plasmon_status_t check_bytes(const ProtobufCBinaryData *data, size_t max, const 
 /* UTF-8, no NUL inside, at most `max` bytes. */
 plasmon_status_t check_text(const char *text, size_t max, const char *name,
                             struct pl_err *err);
-/* The same of what stands in logs and tables of operators: no control characters, which would end a line there, or tell a terminal what to do. */
+/*
+ * The same of what stands in logs and tables of operators: no control characters, which would end a
+ * line there, or tell a terminal what to do.
+ */
 plasmon_status_t check_name(const char *text, size_t max, const char *name,
                             struct pl_err *err) PL_MUST_CHECK;
 plasmon_status_t check_header(const Plasmon__V1__Header *header, struct pl_err *err);
@@ -124,7 +132,10 @@ plasmon_status_t check_list_reply(const Plasmon__V1__ListReply *reply, struct pl
 plasmon_status_t check_span_batches(size_t count, Plasmon__V1__SpanBatch *const *batches,
                                     struct pl_err *err);
 
-/* texts.c: nothing in its texts, nor in those of messages inside, is a control character. They are the arena's, and changed. */
+/*
+ * texts.c: nothing in its texts, nor in those of messages inside, is a control character. They are
+ * the arena's, and changed.
+ */
 void wire_texts_clean(ProtobufCMessage *message);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * What has the memory of the device, from what is known of each block: the table's entries, the launches that have scratch, recorded graphs. It adds
- * up to what the arena gave out, to the byte; the simulation compares the two whenever the core returns.
+ * What has the memory of the device, from what is known of each block: the table's entries, the
+ * launches that have scratch, recorded graphs. It adds up to what the arena gave out, to the byte;
+ * the simulation compares the two whenever the core returns.
  *
- * An entry has its bytes until it is free, but for one that gave them back (reuse.c): then what is there belongs to whoever got it, or
- * is on the list of rests of an incarnation before.
+ * An entry has its bytes until it is free, but for one that gave them back (reuse.c): then what is
+ * there belongs to whoever got it, or is on the list of rests of an incarnation before.
  */
 #include "worker/graph_int.h"
 
@@ -32,7 +33,10 @@ static void entries_count(const struct worker_core *core, struct worker_account 
     }
 }
 
-/* Its memory is counted with the first launch of it that is running; while it can be launched, with all graphs. */
+/*
+ * Its memory is counted with the first launch of it that is running; while it can be launched, with
+ * all graphs.
+ */
 static uint64_t graph_bytes(const struct worker_core *core,
                             const struct worker_launch *launch)
 {

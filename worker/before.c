@@ -1,21 +1,26 @@
 /*
  * What a wait for another device stands for, so that nothing is waited for twice.
  *
- * A stream that has waited for a word of another device need not wait for what that word was written behind: an earlier value of it, and words of that
- * device's other streams which its launch came behind (store_timeline_say_before). Nor need a stream that has joined it. So each stream has, for each word of
- * each other device, the launch that is shown done before what comes next in it.
+ * A stream that has waited for a word of another device need not wait for what that word was
+ * written behind: an earlier value of it, and words of that device's other streams which its launch
+ * came behind (store_timeline_say_before). Nor need a stream that has joined it. So each stream
+ * has, for each word of each other device, the launch that is shown done before what comes next in
+ * it.
  *
- * It is the WORDS of others that count here, not their work. Who overwrites what another device reads must find its word written, for what no word shows as
- * done is done again after a crash (streams.c). A wait that is left out would have shown no more than what is known without it.
+ * It is the WORDS of others that count here, not their work. Who overwrites what another device
+ * reads must find its word written, for what no word shows as done is done again after a crash
+ * (streams.c). A wait that is left out would have shown no more than what is known without it.
  *
- * An example, of most programs that send a vector out and bring results back: A makes x; B copies it and makes y; A reads y, then makes x anew in place. That would wait for B's copy,
- * whose word B wrote before it began y. And B makes y anew in place, for which it would wait for A to have read the old one; but it waits for the new x,
- * which A made behind that.
+ * An example, of most programs that send a vector out and bring results back: A makes x; B copies
+ * it and makes y; A reads y, then makes x anew in place. That would wait for B's copy, whose word B
+ * wrote before it began y. And B makes y anew in place, for which it would wait for A to have read
+ * the old one; but it waits for the new x, which A made behind that.
  *
- * A mark (marks.c) says of the stream that it is in what was known then, of which nothing is kept. So who waits for a mark learns nothing.
+ * A mark (marks.c) says of the stream that it is in what was known then, of which nothing is kept.
+ * So who waits for a mark learns nothing.
  *
- * Seeded bugs: worker.before_all (a launch says that all that its device began before it is shown), worker.before_work (what it comes behind counts as shown when
- * it is done).
+ * Seeded bugs: worker.before_all (a launch says that all that its device began before it is shown),
+ * worker.before_work (what it comes behind counts as shown when it is done).
  */
 #include "worker/core_int.h"
 

@@ -1,43 +1,56 @@
 /*
  * What has begun: so that a death costs only launches that were running.
  *
- * A launch that overwrites something in place cannot be done twice, so after a death it matters whether it had begun. Two facts
- * that the device leaves in the timeline say that one had not, and one that the host does:
+ * A launch that overwrites something in place cannot be done twice, so after a death it matters
+ * whether it had begun. Two facts that the device leaves in the timeline say that one had not, and
+ * one that the host does:
  *
- *   the word     The word of a stream is written after a launch E (STORE_KNOWN_SIGNALS) and before anything behind it. As long as it does not
- *                show E done, nothing behind E in that stream has begun. It is written anyway, so this costs nothing.
- *   the begin    `begun` of a stream is written behind all that a launch L waits for, and right before its work (STORE_KNOWN_TELLS). As long
- *                as it is below L, neither L nor anything behind it has begun.
- *   the hold     L comes behind the write of another stream's word, which its own stream joined (store_timeline_hold). As long as that word does not show
- *                the launch that it was written after, neither L nor anything behind it has begun. Nothing is added to what the device does.
+ *   the word     The word of a stream is written after a launch E (STORE_KNOWN_SIGNALS) and before
+ *                anything behind it. As long as it does not show E done, nothing behind E in that
+ *                stream has begun. It is written anyway, so this costs nothing.
+ *   the begin    `begun` of a stream is written behind all that a launch L waits for, and right
+ *                before its work (STORE_KNOWN_TELLS). As long as it is below L, neither L nor
+ *                anything behind it has begun.
+ *   the hold     L comes behind the write of another stream's word, which its own stream joined
+ *                (store_timeline_hold). As long as that word does not show the launch that it was
+ *                written after, neither L nor anything behind it has begun. Nothing is added to
+ *                what the device does.
  *
- * Where words are late (core.h: words_late()) what is behind one may have begun before it is there. So neither SIGNALS nor TELLS is said of those.
+ * Where words are late (core.h: words_late()) what is behind one may have begun before it is there.
+ * So neither SIGNALS nor TELLS is said of those.
  *
- * WHO TELLS ITS BEGIN. On a CPU device (words_cheap) each launch that overwrites: the stream's thread stores a word. On a GPU such a write
- * takes as long as a small kernel, so only the first overwriting launch behind a wait for another device, which can hold the stream up for long.
- * What its own device holds up the words have to tell, of its stream and of those that this one joined: what is lost is at most the batch
- * that was running in each, WORKER_SIGNAL_EVERY launches or signal_bytes of work. So may be a batch that has run, while its word is behind a join with a stream
- * of the same device that takes long: a word before each join would tell, but every graph with branches would pay the 2.6 us for each of its joins, for
- * a death in just that moment. (Before what waits for another device words are written anyway.) A recorded graph is one launch here: its begin is
- * told before it is replayed, and when it has begun all of it has.
+ * WHO TELLS ITS BEGIN. On a CPU device (words_cheap) each launch that overwrites: the stream's
+ * thread stores a word. On a GPU such a write takes as long as a small kernel, so only the first
+ * overwriting launch behind a wait for another device, which can hold the stream up for long. What
+ * its own device holds up the words have to tell, of its stream and of those that this one joined:
+ * what is lost is at most the batch that was running in each, WORKER_SIGNAL_EVERY launches or
+ * signal_bytes of work. So may be a batch that has run, while its word is behind a join with a
+ * stream of the same device that takes long: a word before each join would tell, but every graph
+ * with branches would pay the 2.6 us for each of its joins, for a death in just that moment.
+ * (Before what waits for another device words are written anyway.) A recorded graph is one launch
+ * here: its begin is told before it is replayed, and when it has begun all of it has.
  *
- * WHICH WORD HOLDS. A launch may come behind several streams' words. One is written down, the one for the latest launch, if it was not there yet when this one was
- * enqueued: the earlier ones are likely to be passed before it.
+ * WHICH WORD HOLDS. A launch may come behind several streams' words. One is written down, the one
+ * for the latest launch, if it was not there yet when this one was enqueued: the earlier ones are
+ * likely to be passed before it.
  *
- * THE ORDER OF OUR OWN STORES. A worker dies between any two of them. ENQUEUED is there before the first call that gives the device work, the hold, or that there is none,
- * before that and after the join is in the stream, TELLS after the write of `begun` is in the stream and before the work is, SIGNALS after the write of the word is. Each fact
- * that is missing makes a launch that has not begun look as if it might have, and never the other way round.
+ * THE ORDER OF OUR OWN STORES. A worker dies between any two of them. ENQUEUED is there before the
+ * first call that gives the device work, the hold, or that there is none, before that and after the
+ * join is in the stream, TELLS after the write of `begun` is in the stream and before the work is,
+ * SIGNALS after the write of the word is. Each fact that is missing makes a launch that has not
+ * begun look as if it might have, and never the other way round.
  *
- * THE NEXT DEATH. The facts are about what one incarnation enqueued. The next one writes down what may have begun (STORE_KNOWN_BEGUN, which
- * stays), then takes the facts back, last launch first, and then clears the words `begun`. If it dies on the way, the one after it finds
- * that a launch is BEGUN, or has all facts that spoke for it, or was not enqueued since.
+ * THE NEXT DEATH. The facts are about what one incarnation enqueued. The next one writes down what
+ * may have begun (STORE_KNOWN_BEGUN, which stays), then takes the facts back, last launch first,
+ * and then clears the words `begun`. If it dies on the way, the one after it finds that a launch is
+ * BEGUN, or has all facts that spoke for it, or was not enqueued since.
  */
 #include "worker/core_int.h"
 
 #include "base/fault.h"
 #include "base/log.h"
 
-/* ------------------------------------------------------------------------------------------------ telling */
+/* ------------------------------------------------------------------------------ telling */
 
 void worker_begun_held_up(struct worker_core *core, uint32_t stream)
 {
@@ -95,7 +108,7 @@ plasmon_status_t worker_begun_tell(struct worker_core *core,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ after a death */
+/* ------------------------------------------------------------------------ after a death */
 
 static uint64_t begun_of(const struct worker_core *core, uint32_t stream)
 {

@@ -6,17 +6,19 @@
  *                let go; SEALED again when it is done
  *   freed        DOOMED, and back to the arena when no reader holds it
  *
- * AN ENTRY'S SEQ is the launch that makes its bytes right: after a crash, an entry whose launch the timeline shows done is
- * sealed. So what no single launch makes right (memory that a client writes, a put in parts, what a failed launch spoiled)
- * bears WORKER_SEQ_NEVER until the launch that completes it takes it over.
+ * AN ENTRY'S SEQ is the launch that makes its bytes right: after a crash, an entry whose launch the
+ * timeline shows done is sealed. So what no single launch makes right (memory that a client writes,
+ * a put in parts, what a failed launch spoiled) bears WORKER_SEQ_NEVER until the launch that
+ * completes it takes it over.
  *
- * SEVERAL WRITERS of one buffer may run at the same time (disjoint boxes) or one after the other. It is sealed when the
- * last of them has ended and at least one of them ended well; which boxes are right the head knows.
+ * SEVERAL WRITERS of one buffer may run at the same time (disjoint boxes) or one after the other.
+ * It is sealed when the last of them has ended and at least one of them ended well; which boxes are
+ * right the head knows.
  *
  * `writers` counts, a slot, the launches that have marked it and are not done.
  *
- * If a launch fails before it was published, all this is undone: what it allocated is free again, what it consumed is sealed
- * again, for nothing was enqueued that could have touched it.
+ * If a launch fails before it was published, all this is undone: what it allocated is free again,
+ * what it consumed is sealed again, for nothing was enqueued that could have touched it.
  */
 #include "worker/core_int.h"
 
@@ -100,7 +102,7 @@ static void slot_end(struct worker_core *core, uint32_t slot)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ memory */
+/* ------------------------------------------------------------------------------- memory */
 
 static plasmon_status_t memory_grow(struct worker_core *core, uint32_t pool, uint64_t bytes,
                                     uint64_t *out_offset)
@@ -119,9 +121,11 @@ static plasmon_status_t memory_grow(struct worker_core *core, uint32_t pool, uin
 }
 
 /*
- * A device that is full gives results what clients may write, too, if nothing is there: a client that scribbles over memory that it was not
- * given would find results as it finds other clients' puts. And a put gets what results had: its client finds a chunk that it may not write, gives
- * the buffer back and sends the bytes (client/put.c). Otherwise a CPU device that results once filled could never again take a put.
+ * A device that is full gives results what clients may write, too, if nothing is there: a client
+ * that scribbles over memory that it was not given would find results as it finds other clients'
+ * puts. And a put gets what results had: its client finds a chunk that it may not write, gives the
+ * buffer back and sends the bytes (client/put.c). Otherwise a CPU device that results once filled
+ * could never again take a put.
  */
 static plasmon_status_t alloc_anywhere(struct worker_core *core, uint32_t pool,
                                        uint64_t bytes, uint64_t *out_offset)
@@ -134,8 +138,9 @@ static plasmon_status_t alloc_anywhere(struct worker_core *core, uint32_t pool,
 }
 
 /*
- * What is free; what is retired and free for this launch's stream; more of the device's memory; what is retired at all. Waiting on
- * the device for another stream costs more than memory that nobody wants. EAGAIN: a chunk is on its way (waits_chunk).
+ * What is free; what is retired and free for this launch's stream; more of the device's memory;
+ * what is retired at all. Waiting on the device for another stream costs more than memory that
+ * nobody wants. EAGAIN: a chunk is on its way (waits_chunk).
  */
 static plasmon_status_t memory_find(struct worker_core *core, struct worker_launch *launch,
                                     uint32_t pool, uint64_t bytes, uint64_t *out_offset)
@@ -164,9 +169,10 @@ static plasmon_status_t memory_find(struct worker_core *core, struct worker_laun
 }
 
 /*
- * The front is going to write there: what still uses the memory comes before it. Each writer of a buffer must see to that; two that write
- * disjoint boxes know nothing of each other. EDEVMEM: it is not over, and whoever writes (a client, the lane of a pair) does
- * not wait for the launch's stream. In a moment it will be (worker_reuse_done).
+ * The front is going to write there: what still uses the memory comes before it. Each writer of a
+ * buffer must see to that; two that write disjoint boxes know nothing of each other. EDEVMEM: it is
+ * not over, and whoever writes (a client, the lane of a pair) does not wait for the launch's
+ * stream. In a moment it will be (worker_reuse_done).
  */
 static plasmon_status_t memory_enter(struct worker_core *core,
                                      const struct worker_launch *launch,
@@ -255,8 +261,9 @@ static void interrupted_void(struct worker_core *core, uint32_t slot)
 }
 
 /*
- * The launch that made the buffer comes again. One that does not write - an allocation, or a launch that is skipped now - says nothing of what
- * others have written there since, or are about to; only what it was to write itself is never there.
+ * The launch that made the buffer comes again. One that does not write - an allocation, or a launch
+ * that is skipped now - says nothing of what others have written there since, or are about to; only
+ * what it was to write itself is never there.
  */
 static void survivor_take(struct worker_core *core, const struct worker_launch *launch,
                           struct worker_operand *operand)
@@ -418,7 +425,7 @@ enum worker_buffers_result worker_buffers_place(struct worker_core *core,
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ overwriting */
+/* -------------------------------------------------------------------------- overwriting */
 
 static uint16_t writers_of(const struct worker_core *core, uint32_t slot)
 {
@@ -465,7 +472,10 @@ enum worker_buffers_result worker_buffers_consume(struct worker_core *core,
     return WORKER_BUFFERS_READY;
 }
 
-/* One writer less. The last one decides: sealed if the bytes are right, otherwise never to be sealed by a restart. */
+/*
+ * One writer less. The last one decides: sealed if the bytes are right, otherwise never to be
+ * sealed by a restart.
+ */
 static void writer_leaves(struct worker_core *core, const struct worker_operand *operand,
                           bool right)
 {
@@ -521,9 +531,10 @@ void worker_buffers_undo(struct worker_core *core, struct worker_launch *launch)
 }
 
 /*
- * For a launch that failed before it had memory. A later launch may write a part of such a buffer in place without depending on what
- * this one would have put there, so the buffer is made all the same if there is room; what is in it is never sealed. That goes for a skipped one, too,
- * which writes nothing: it may have failed in an earlier life, which left the buffer half written.
+ * For a launch that failed before it had memory. A later launch may write a part of such a buffer
+ * in place without depending on what this one would have put there, so the buffer is made all the
+ * same if there is room; what is in it is never sealed. That goes for a skipped one, too, which
+ * writes nothing: it may have failed in an earlier life, which left the buffer half written.
  */
 enum worker_buffers_result worker_buffers_make_anyway(struct worker_core *core,
                                                       struct worker_launch *launch)
@@ -546,7 +557,7 @@ enum worker_buffers_result worker_buffers_make_anyway(struct worker_core *core,
     return WORKER_BUFFERS_READY;
 }
 
-/* ------------------------------------------------------------------------------------------------ going, done */
+/* -------------------------------------------------------------------------- going, done */
 
 void worker_buffers_enqueued(struct worker_core *core, struct worker_launch *launch)
 {
@@ -622,11 +633,12 @@ void worker_buffers_done(struct worker_core *core, struct worker_launch *launch)
     launch->scratch_bytes = 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ freeing */
+/* ------------------------------------------------------------------------------ freeing */
 
 /*
- * Is what lies in its slot this buffer, or one before it? A slot is given out again when its last buffer is to be freed, so all before are
- * gone, too; a worker that has died may have been told so, and not us.
+ * Is what lies in its slot this buffer, or one before it? A slot is given out again when its last
+ * buffer is to be freed, so all before are gone, too; a worker that has died may have been told so,
+ * and not us.
  */
 static bool ends_with(const struct worker_core *core, uint64_t buffer)
 {

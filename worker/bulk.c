@@ -1,9 +1,10 @@
 /*
- * Transfers with devices of other hosts: the worker's side of the bulk channel (transfer/bulk.h). The head tells where each of them
- * listens before it sends a launch that names it, again when its worker was restarted, and that it is gone when it is.
+ * Transfers with devices of other hosts: the worker's side of the bulk channel (transfer/bulk.h).
+ * The head tells where each of them listens before it sends a launch that names it, again when its
+ * worker was restarted, and that it is gone when it is.
  *
- * A receive from a device that is gone gets no bytes: its words are moved here, for those that are enqueued when we hear of it
- * (worker_core_release_receives) and for those that come later.
+ * A receive from a device that is gone gets no bytes: its words are moved here, for those that are
+ * enqueued when we hear of it (worker_core_release_receives) and for those that come later.
  */
 #include "worker/bulk.h"
 

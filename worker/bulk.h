@@ -15,7 +15,10 @@ struct worker_bulk {
 };
 
 void worker_bulk_init(struct worker_bulk *bulk);
-/* bulk_address: numeric address of an interface; NULL or "none": no part. bulk_ports: "FIRST-LAST" or NULL for any. */
+/*
+ * bulk_address: numeric address of an interface; NULL or "none": no part. bulk_ports: "FIRST-LAST"
+ * or NULL for any.
+ */
 plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *device,
                                    struct worker_memory *memory, struct worker_lanes *lanes,
                                    const struct worker_options *options,

@@ -37,7 +37,7 @@ struct access {
     } pieces[TRANSFER_ACCESS_SLOTS_MAX];
 };
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t worker_bulk_clients_init(struct worker_bulk_clients *clients,
                                           struct device *device,
@@ -96,7 +96,7 @@ bool worker_bulk_clients_hold(const struct worker_bulk_clients *clients, uint32_
                               &clients->pins, 1);
 }
 
-/* ------------------------------------------------------------------------------------------------ slots of lanes */
+/* ----------------------------------------------------------------------- slots of lanes */
 
 static bool place_take_locked(struct worker_bulk_clients *clients, struct access *access)
 {
@@ -193,7 +193,7 @@ static void slot_ask(const struct worker_bulk_clients *clients, const struct acc
     pl_fd_raise(clients->doorbell);
 }
 
-/* ------------------------------------------------------------------------------------------------ requests */
+/* ----------------------------------------------------------------------------- requests */
 
 static plasmon_status_t ticket_check(const struct worker_bulk_clients *clients,
                                      const struct bulk_request *request,

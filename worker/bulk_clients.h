@@ -1,14 +1,18 @@
 /*
- * What clients of other hosts may do with this device's buffers, and how their bytes get there (transfer/bulk_client.h).
+ * What clients of other hosts may do with this device's buffers, and how their bytes get there
+ * (transfer/bulk_client.h).
  *
  *   who    a ticket of the head for that buffer, whose time is not over by our clock (wire/ticket.h)
- *   what   a put writes a buffer that was opened for a client and is not sealed; a get reads one that is sealed
- *   how    on a CPU device where the buffer lies; on others through slots of lanes of our own (lanes.h), which the main thread serves like
- *          those of clients on this host: 4 slots of 2 MiB for each connection, and nobody waits for another's
+ *   what   a put writes a buffer that was opened for a client and is not sealed; a get reads one
+ *          that is sealed
+ *   how    on a CPU device where the buffer lies; on others through slots of lanes of our own
+ *          (lanes.h), which the main thread serves like those of clients on this host: 4 slots of 2
+ *          MiB for each connection, and nobody waits for another's
  *
- * A piece is under a pin of the object table while it is under way, in a page that is ours alone: the same order of writes and reads as
- * with readers of other processes (store/table.h) keeps the main thread from freeing it, without a lock between the two. A worker
- * that dies takes its page and its connections with it.
+ * A piece is under a pin of the object table while it is under way, in a page that is ours alone:
+ * the same order of writes and reads as with readers of other processes (store/table.h) keeps the
+ * main thread from freeing it, without a lock between the two. A worker that dies takes its page
+ * and its connections with it.
  *
  * Threads: those of the connections, but for what says otherwise.
  */
@@ -55,7 +59,10 @@ void worker_bulk_clients_finish(struct worker_bulk_clients *clients);
 /* Main thread: what the head calls us, from now on. */
 void worker_bulk_clients_identify(struct worker_bulk_clients *clients, uint64_t epoch,
                                   uint32_t index);
-/* Main thread: is a piece of this slot of the table under way? After the table said that it may not be used any more. */
+/*
+ * Main thread: is a piece of this slot of the table under way? After the table said that it may not
+ * be used any more.
+ */
 bool worker_bulk_clients_hold(const struct worker_bulk_clients *clients, uint32_t slot);
 
 #endif

@@ -27,13 +27,13 @@ struct checking {
     const struct kernel_arg *args;
     uint32_t arg_count;
     struct device_ptr slots;
-    struct device_ptr
-        saved; /* dense copies of what is restored, one after the other; then room for patterns */
+    /* dense copies of what is restored, one after the other; then room for patterns */
+    struct device_ptr saved;
     uint64_t tag;
     struct pl_err *err;
 };
 
-/* ------------------------------------------------------------------------------------------------ sizes */
+/* -------------------------------------------------------------------------------- sizes */
 
 static uint64_t bytes_of(const struct kernel_arg *arg)
 {
@@ -69,7 +69,7 @@ uint64_t worker_check_scratch(const struct worker_check *check,
     return bytes + pattern;
 }
 
-/* ------------------------------------------------------------------------------------------------ steps */
+/* -------------------------------------------------------------------------------- steps */
 
 /* The same array without gaps, at `data`. */
 static struct kernel_arg compact(const struct kernel_arg *arg, struct device_ptr data)
@@ -196,7 +196,7 @@ static plasmon_status_t run_checked(const struct checking *c, worker_check_run_f
     return status == PLASMON_OK ? hash_all(c, KERNEL_IN, 1) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ a run */
+/* -------------------------------------------------------------------------------- a run */
 
 static struct worker_inline *reads_of(struct worker_check *check, uint32_t stream)
 {
@@ -267,7 +267,7 @@ plasmon_status_t worker_check_run(struct worker_check *check, uint32_t stream_nu
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ the answer */
+/* --------------------------------------------------------------------------- the answer */
 
 /* Of the i-th tensor; a variadic parameter names all that follow. */
 static const char *arg_name(const struct kernel_function *function, uint32_t index)

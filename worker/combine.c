@@ -1,11 +1,13 @@
 /*
- * A COPY with a function: its pieces are not copied one beside the other but are the function's arguments, read where they lie, here or in the
- * mapped memory of other devices of the host; its operand is what the function writes. So one launch joins arrays of many devices without a
- * place for them to come to (docs/collectives.md).
+ * A COPY with a function: its pieces are not copied one beside the other but are the function's
+ * arguments, read where they lie, here or in the mapped memory of other devices of the host; its
+ * operand is what the function writes. So one launch joins arrays of many devices without a place
+ * for them to come to (docs/collectives.md).
  *
- * To everybody but the device it is a copy. Its sources were waited for and are kept as those of any other, it writes nothing that it reads, and it
- * can be done again. So only functions of the catalogue are taken, which write their first argument alone, and such as need neither scratch
- * nor a plan.
+ * To everybody but the device it is a copy. Its sources were waited for and are kept as those of
+ * any other, it writes nothing that it reads, and it can be done again. So only functions of the
+ * catalogue are taken, which write their first argument alone, and such as need neither scratch nor
+ * a plan.
  */
 #include "worker/core_int.h"
 
@@ -153,7 +155,7 @@ plasmon_status_t worker_combine_enqueue(struct worker_core *core,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ teams */
+/* -------------------------------------------------------------------------------- teams */
 
 const struct worker_piece *worker_joint_member(const struct worker_core *core,
                                                const struct worker_launch *launch)
@@ -182,7 +184,10 @@ static struct worker_launch *running_find(struct worker_core *core, uint64_t seq
     return NULL;
 }
 
-/* The members of other devices, which a team does not read, may not be right yet. All of these have smaller numbers, and are published. */
+/*
+ * The members of other devices, which a team does not read, may not be right yet. All of these have
+ * smaller numbers, and are published.
+ */
 static plasmon_status_t wait_for_members(struct worker_core *core,
                                          const struct worker_launch *launch)
 {

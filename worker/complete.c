@@ -1,6 +1,7 @@
 /*
- * What is done: the head of each stream's FIFO is compared with the stream's word. Completions of all streams are taken in order
- * of seq, so that neighbours become one range; a failure is reported in place of "done".
+ * What is done: the head of each stream's FIFO is compared with the stream's word. Completions of
+ * all streams are taken in order of seq, so that neighbours become one range; a failure is reported
+ * in place of "done".
  */
 #include "worker/core_int.h"
 

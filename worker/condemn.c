@@ -1,17 +1,20 @@
 /*
  * Launches that must not go on: those that run over their limit, and those that a client ends by force.
  *
- * THE CLOCK starts when the launch begins on the device, not when it is enqueued: the stream writes `begun` when everything before the
- * launch in its stream is done, and we, who have no clock, are told the time when we see that. Seeing it late gives a launch more
- * time, never less. (A GPU may begin a kernel later still, when kernels of other streams fill it.)
+ * THE CLOCK starts when the launch begins on the device, not when it is enqueued: the stream writes
+ * `begun` when everything before the launch in its stream is done, and we, who have no clock, are
+ * told the time when we see that. Seeing it late gives a launch more time, never less. (A GPU may
+ * begin a kernel later still, when kernels of other streams fill it.)
  *
- * NOTHING BUT A DEATH ENDS A KERNEL. So the launch is condemned: it is told to the head, which fails it at once, and nothing more is
- * enqueued here. What else is on the device may finish; when all of it is done, or waits for the condemned launch, or a second is over,
- * the head is asked to have this worker fenced. Then the only work that is cut short is the condemned launch's, and whatever took
- * longer than that second.
+ * NOTHING BUT A DEATH ENDS A KERNEL. So the launch is condemned: it is told to the head, which
+ * fails it at once, and nothing more is enqueued here. What else is on the device may finish; when
+ * all of it is done, or waits for the condemned launch, or a second is over, the head is asked to
+ * have this worker fenced. Then the only work that is cut short is the condemned launch's, and
+ * whatever took longer than that second.
  *
- * What waits behind the condemned launch has not begun, so it may run again even if it overwrites its input in place: begun.c knows that of
- * every launch, when the worker is dead. If the condemned one ends in time after all, nobody is fenced.
+ * What waits behind the condemned launch has not begun, so it may run again even if it overwrites
+ * its input in place: begun.c knows that of every launch, when the worker is dead. If the condemned
+ * one ends in time after all, nobody is fenced.
  */
 #include "base/fault.h"
 #include "worker/core_int.h"
@@ -49,7 +52,7 @@ static struct worker_launch *launch_find(const struct worker_core *core, uint32_
     return launch != NULL && launch->seq == seq ? launch : NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ what waits for it */
+/* -------------------------------------------------------------------- what waits for it */
 
 /* The unfinished launch with the smallest seq that the cursors have not passed, and its stream. */
 static struct worker_launch *next_in_order(const struct worker_core *core,
@@ -93,7 +96,10 @@ static uint64_t begun_in(const struct worker_core *core, uint32_t stream)
     return __atomic_load_n(&core->timeline->begun[stream].value, __ATOMIC_ACQUIRE);
 }
 
-/* Over, as far as the device is concerned: its word is there, or is still to come behind one that has begun, for one word may speak for several. */
+/*
+ * Over, as far as the device is concerned: its word is there, or is still to come behind one that
+ * has begun, for one word may speak for several.
+ */
 static bool is_over(const struct worker_core *core, const struct worker_launch *launch,
                     uint32_t stream)
 {
@@ -129,7 +135,7 @@ static bool drained(struct worker_core *core)
     return all;
 }
 
-/* ------------------------------------------------------------------------------------------------ condemning */
+/* --------------------------------------------------------------------------- condemning */
 
 static void report(struct worker_core *core, const char *text, bool fence)
 {
@@ -204,7 +210,7 @@ static void forced_condemn(struct worker_core *core, uint64_t now_ns)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ limits */
+/* ------------------------------------------------------------------------------- limits */
 
 /* Is its running launch over its limit? Then it is condemned. */
 static void stream_look(struct worker_core *core, uint32_t stream, uint64_t now_ns)

@@ -1,4 +1,7 @@
-/* The worker's core: making it, what the head commands, and its figures. worker/core_int.h says what its files are. */
+/*
+ * The worker's core: making it, what the head commands, and its figures. worker/core_int.h says
+ * what its files are.
+ */
 #include "worker/core_int.h"
 
 #include "base/alloc.h"
@@ -125,7 +128,7 @@ plasmon_status_t worker_core_chunk_added(struct worker_core *core, uint32_t pool
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ commands */
+/* ----------------------------------------------------------------------------- commands */
 
 static plasmon_status_t launch_take(struct worker_core *core,
                                     const Plasmon__V1__Launch *message, struct pl_err *err)
@@ -322,7 +325,7 @@ plasmon_status_t worker_core_command(struct worker_core *core,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ figures */
+/* ------------------------------------------------------------------------------ figures */
 
 void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats *out)
 {

@@ -1,32 +1,42 @@
 /*
- * The worker's decisions, without threads, clock, sockets or driver: launches come in, calls of `worker_ops` and reports come out.
- * worker/main.c gives it a real device and gRPC; tests/sim a simulated device and a loopback.
+ * The worker's decisions, without threads, clock, sockets or driver: launches come in, calls of
+ * `worker_ops` and reports come out. worker/main.c gives it a real device and gRPC; tests/sim a
+ * simulated device and a loopback.
  *
  * Rules it keeps (docs/ordering.md has the argument why nothing can hang):
- *   - launches are enqueued in increasing seq. The front waits until each launch of another device that it depends on
- *     has been published as enqueued (store_timeline_point), and until memory for all its fresh buffers is in hand; meanwhile
- *     nothing behind it is enqueued.
- *   - nothing that was enqueued is put back. A launch is published just before its work goes to the device, in one go that waits
- *     for nothing: so a launch that was never published has touched nothing.
+ *   - launches are enqueued in increasing seq. The front waits until each launch of another device
+ *     that it depends on has been published as enqueued (store_timeline_point), and until memory
+ *     for all its fresh buffers is in hand; meanwhile nothing behind it is enqueued.
+ *   - nothing that was enqueued is put back. A launch is published just before its work goes to the
+ *     device, in one go that waits for nothing: so a launch that was never published has touched
+ *     nothing.
  *   - a buffer that is overwritten in place is marked CONSUMED in the table before its launch is enqueued.
- *   - a stream's word is written after the last launch of each batch on that stream, and in between after 32 launches or
- *     after some tens of microseconds of work (signal_bytes; what is known to take long: pace.c); a later value covers earlier ones. Where nobody but the host watches the
- *     words (lone), the end of a batch does without while two writes are still to come (streams.c). It is also
- *     written before anything goes into a stream that may wait for another device: what another device may need of this
- *     stream never hides behind such a wait.
- *   - same stream: no wait. Another stream of this device: ops->join. Another device: ops->wait on its timeline word.
- *   - no memory: report Starved once and stay; the head frees something, or answers `starve`, which fails this launch alone.
- *   - new memory is used when the store keeps it, and not before (ops->grow); who needs it waits, failed launches too.
- *   - a failed launch keeps its place, its waits and its word, and does nothing else, so that nobody waits for it for ever and
- *     "done" still means that everything before it is done; what it should have written is never sealed. Half a transfer
- *     that failed still moves the words of the staging ring.
+ *   - a stream's word is written after the last launch of each batch on that stream, and in between
+ *     after 32 launches or after some tens of microseconds of work (signal_bytes; what is known to
+ *     take long: pace.c); a later value covers earlier ones. Where nobody but the host watches the
+ *     words (lone), the end of a batch does without while two writes are still to come (streams.c).
+ *     It is also written before anything goes into a stream that may wait for another device: what
+ *     another device may need of this stream never hides behind such a wait.
+ *   - same stream: no wait. Another stream of this device: ops->join. Another device: ops->wait on
+ *     its timeline word.
+ *   - no memory: report Starved once and stay; the head frees something, or answers `starve`, which
+ *     fails this launch alone.
+ *   - new memory is used when the store keeps it, and not before (ops->grow); who needs it waits,
+ *     failed launches too.
+ *   - a failed launch keeps its place, its waits and its word, and does nothing else, so that
+ *     nobody waits for it for ever and "done" still means that everything before it is done; what
+ *     it should have written is never sealed. Half a transfer that failed still moves the words of
+ *     the staging ring.
  *   - a launch with a time limit is marked as it begins, and its word follows right behind it (condemn.c).
- *   - at most WORKER_DEPTH launches are on the device at a time, and WORKER_OPERATIONS operations in a stream: a driver whose queues are full
- *     blocks the thread that enqueues, and with it whoever could still end a kernel that never ends. A launch of more
- *     operations than that goes when nothing else is in its stream.
- *   - what a restarted worker is sent again is done one launch at a time, so that if it dies again there is one to blame.
- *   - restart: launches that the timeline shows complete are sealed; the head sends the rest again with the same seqs; a launch
- *     that the ring already names keeps its stream; one that the head leaves out (it is over for it) is passed as SKIP.
+ *   - at most WORKER_DEPTH launches are on the device at a time, and WORKER_OPERATIONS operations
+ *     in a stream: a driver whose queues are full blocks the thread that enqueues, and with it
+ *     whoever could still end a kernel that never ends. A launch of more operations than that goes
+ *     when nothing else is in its stream.
+ *   - what a restarted worker is sent again is done one launch at a time, so that if it dies again
+ *     there is one to blame.
+ *   - restart: launches that the timeline shows complete are sealed; the head sends the rest again
+ *     with the same seqs; a launch that the ring already names keeps its stream; one that the head
+ *     leaves out (it is over for it) is passed as SKIP.
  *
  * Threads: one at a time (the caller's lock).
  */
@@ -47,8 +57,8 @@
 struct worker_core;
 
 /*
- * Streams 0 .. run_streams-1 run functions; then one for each role (core_int.h); then urgent_streams that run functions of high priority;
- * then low_streams, of low priority.
+ * Streams 0 .. run_streams-1 run functions; then one for each role (core_int.h); then
+ * urgent_streams that run functions of high priority; then low_streams, of low priority.
  */
 enum {
     WORKER_RUN_STREAMS_MAX    = 8,
@@ -62,14 +72,19 @@ bool worker_stream_copies(uint32_t run_streams, uint32_t stream);
 
 /* Between record_begin and record_end, stream WORKER_BRANCH + i is branch i of what is recorded. */
 enum { WORKER_BRANCH = 64, WORKER_BRANCH_MAX = 8 };
-/* Of wait() and combine() in worker_core_alone(): the stream for what a team does not do, which is whoever's who called that. */
+/*
+ * Of wait() and combine() in worker_core_alone(): the stream for what a team does not do, which is
+ * whoever's who called that.
+ */
 enum { WORKER_STREAM_ALONE = 63 };
 
 /*
- * 256 kernels of 2 us last ten times as long as it takes to hear of a completion and enqueue more. CUDA takes 1020 operations that are not done
- * in a stream (measured: then a call blocks; a graph is one, events and host functions are none); a launch of one kernel has two or three (begin,
- * kernel, signal), but a QR factor has hundreds, and half a transfer three for each chunk. What is put in beside launches (a join by another
- * stream's need, a write of the word) is in what is left to 1020.
+ * 256 kernels of 2 us last ten times as long as it takes to hear of a completion and enqueue more.
+ * CUDA takes 1020 operations that are not done in a stream (measured: then a call blocks; a graph
+ * is one, events and host functions are none); a launch of one kernel has two or three (begin,
+ * kernel, signal), but a QR factor has hundreds, and half a transfer three for each chunk. What is
+ * put in beside launches (a join by another stream's need, a write of the word) is in what is left
+ * to 1020.
  */
 enum { WORKER_DEPTH = 256, WORKER_OPERATIONS = 900 };
 
@@ -112,8 +127,8 @@ struct worker_half {
     uint64_t first_chunk;
     uint64_t offset; /* WORKER_NOWHERE: it failed */
     uint64_t bytes;
-    uint64_t
-        member_offset;   /* of a team: what this device gives for the result at `offset` */
+    /* of a team: what this device gives for the result at `offset` */
+    uint64_t member_offset;
     uint32_t collective; /* as enum device_collective */
     uint32_t dtype;
     uint32_t op;  /* as enum plasmon_reduce */
@@ -180,50 +195,66 @@ struct worker_source {
 };
 
 struct worker_ops {
-    /* Grow the arena by a chunk of at least `bytes` at the growing end of this pool (store/arena.h). OK: the implementation has called
-     * worker_core_chunk_added(). EAGAIN: it will, when the store keeps the chunk; it is not asked again before. EDEVMEM: the
-     * device is full. */
+    /*
+     * Grow the arena by a chunk of at least `bytes` at the growing end of this pool
+     * (store/arena.h). OK: the implementation has called worker_core_chunk_added(). EAGAIN: it
+     * will, when the store keeps the chunk; it is not asked again before. EDEVMEM: the device is
+     * full.
+     */
     plasmon_status_t (*grow)(void *user, uint32_t pool, uint64_t bytes);
     /* Enqueue on stream: wait for a word of another device's timeline. */
     plasmon_status_t (*wait)(void *user, uint32_t stream, uint32_t host_device,
                              uint64_t *word, uint64_t value);
     plasmon_status_t (*join)(void *user, uint32_t stream, uint32_t other);
-    /* Both or none. Mark number `slot` (below WORKER_MARKS, used again) of a stream is behind what it holds now; wait for another stream's. */
+    /*
+     * Both or none. Mark number `slot` (below WORKER_MARKS, used again) of a stream is behind what
+     * it holds now; wait for another stream's.
+     */
     plasmon_status_t (*mark)(void *user, uint32_t stream, uint32_t slot);
     plasmon_status_t (*join_mark)(void *user, uint32_t stream, uint32_t other,
                                   uint32_t slot);
     /*
-     * What is copied in this stream, which is one of copies, from now on comes from that device of the host, whose engines may copy it; so many bytes next. Own: from
-     * anywhere, and ours copy; bytes that come from other devices. words_late(): a copy that is put in next may begin before a word is written that was put in before it; it does not
-     * once settle() is put in between, in two operations at most. All NULL: it makes no difference.
+     * What is copied in this stream, which is one of copies, from now on comes from that device of
+     * the host, whose engines may copy it; so many bytes next. Own: from anywhere, and ours copy;
+     * bytes that come from other devices. words_late(): a copy that is put in next may begin before
+     * a word is written that was put in before it; it does not once settle() is put in between, in
+     * two operations at most. All NULL: it makes no difference.
      */
     plasmon_status_t (*source)(void *user, uint32_t stream, uint32_t host_device,
                                uint64_t bytes);
     bool (*words_late)(void *user, uint32_t stream);
     plasmon_status_t (*settle)(void *user, uint32_t stream);
-    /* Enqueue: copy `box` from a buffer of host_device (own: local copy; other: peer copy) into a local buffer. Counts the route. */
+    /*
+     * Enqueue: copy `box` from a buffer of host_device (own: local copy; other: peer copy) into a
+     * local buffer. Counts the route.
+     */
     plasmon_status_t (*copy)(void *user, uint32_t stream, const struct pl_box *box,
                              uint32_t element_bytes, uint64_t dst_offset,
                              const struct pl_box *dst_frame, uint32_t src_host_device,
                              uint64_t src_offset, const struct pl_box *src_frame,
                              uint64_t seq);
     /*
-     * Enqueue: the two halves of the host route. After a restart the same halves come again with the same chunk numbers, and only
-     * what the ring's words show as not yet done may be done again; chunks first_chunk,
-     * first_chunk + 1, .. of the receiver's ring. Dense buffers; WORKER_NOWHERE: only the words.
+     * Enqueue: the two halves of the host route. After a restart the same halves come again with
+     * the same chunk numbers, and only what the ring's words show as not yet done may be done
+     * again; chunks first_chunk, first_chunk + 1, .. of the receiver's ring. Dense buffers;
+     * WORKER_NOWHERE: only the words.
      */
     plasmon_status_t (*stage_send)(void *user, uint32_t stream, uint32_t to_host_device,
                                    uint64_t first_chunk, uint64_t offset, uint64_t bytes);
     plasmon_status_t (*stage_recv)(void *user, uint32_t stream, uint32_t from_host_device,
                                    uint64_t first_chunk, uint64_t offset, uint64_t bytes);
     /*
-     * The same with a device of another host; all NULL where there is no other. peer: where it listens; gone: it will not come back.
-     * expect: a receive from it was enqueued, and its words must move even if it is gone.
+     * The same with a device of another host; all NULL where there is no other. peer: where it
+     * listens; gone: it will not come back. expect: a receive from it was enqueued, and its words
+     * must move even if it is gone.
      */
     plasmon_status_t (*bulk_peer)(void *user, uint32_t device, const char *address,
                                   const uint8_t *secret);
     plasmon_status_t (*bulk_gone)(void *user, uint32_t device);
-    /* Chunks first .. of the receiver's ring, ours if it `receives`, are not brought by that device, or to it, which lives. */
+    /*
+     * Chunks first .. of the receiver's ring, ours if it `receives`, are not brought by that
+     * device, or to it, which lives.
+     */
     plasmon_status_t (*bulk_give_up)(void *user, uint32_t device, bool receives,
                                      uint64_t first, uint64_t count);
     plasmon_status_t (*bulk_send)(void *user, uint32_t stream, uint32_t to_device,
@@ -233,11 +264,13 @@ struct worker_ops {
     plasmon_status_t (*bulk_expect)(void *user, uint32_t from_device, uint64_t first_chunk,
                                     uint64_t bytes);
     /*
-     * Pairs and teams; all or none. open: begin, worker_core_pair_opened() comes; id NULL: make it and tell the head. close: .._closed() comes. break:
-     * mark it as broken, so that nothing more comes by it; abort: then end its operations; .._ended() comes, or .._quiet() if it was not open. free:
-     * then, with nothing on the device; .._quiet() comes. room: one more may be moved. move: enqueue our
-     * half, and on `stream` what waits until it is over. stage: it is broken, and what did not come by it goes by the host route:
-     * *out_first is the first launch of those (0: none); of a team: worker_core_alone() is called for each when it has its turn. sent: the
+     * Pairs and teams; all or none. open: begin, worker_core_pair_opened() comes; id NULL: make it
+     * and tell the head. close: .._closed() comes. break: mark it as broken, so that nothing more
+     * comes by it; abort: then end its operations; .._ended() comes, or .._quiet() if it was not
+     * open. free: then, with nothing on the device; .._quiet() comes. room: one more may be moved.
+     * move: enqueue our half, and on `stream` what waits until it is over. stage: it is broken, and
+     * what did not come by it goes by the host route: *out_first is the first launch of those (0:
+     * none); of a team: worker_core_alone() is called for each when it has its turn. sent: the
      * other half of that launch is over.
      */
     plasmon_status_t (*pair_open)(void *user, const struct worker_pair_key *key,
@@ -261,31 +294,44 @@ struct worker_ops {
     /* Enqueue: read back; when done the implementation reports WorkerData{request}. */
     plasmon_status_t (*read)(void *user, uint32_t stream, uint64_t src_offset,
                              uint64_t length, uint64_t request);
-    /* Enqueue: one copy from, or to, memory of a client (store/host_buffer.h). Not OK: err says why, and nothing was enqueued. */
+    /*
+     * Enqueue: one copy from, or to, memory of a client (store/host_buffer.h). Not OK: err says
+     * why, and nothing was enqueued.
+     */
     plasmon_status_t (*put_host)(void *user, uint32_t stream, uint64_t dst_offset,
                                  uint64_t host_buffer, uint64_t host_offset,
                                  uint64_t length, struct pl_err *err);
     plasmon_status_t (*get_host)(void *user, uint32_t stream, uint64_t src_offset,
                                  uint64_t host_buffer, uint64_t host_offset,
                                  uint64_t length, struct pl_err *err);
-    /* May these bytes of it be copied from and to? false: they are being page-locked (then wake whoever calls advance). NULL: always. */
+    /*
+     * May these bytes of it be copied from and to? false: they are being page-locked (then wake
+     * whoever calls advance). NULL: always.
+     */
     bool (*host_ready)(void *user, uint64_t host_buffer, uint64_t host_offset,
                        uint64_t length);
     /*
-     * What a catalogue function needs before it is enqueued (kernel_prepared()); may be NULL. EAGAIN: it is being made, which
-     * begins only when `quiet`: nothing is enqueued on the device (then wake whoever calls advance). keep: for a recorded graph,
-     * until prepared_release(). Asked before scratch_bytes; args as there.
+     * What a catalogue function needs before it is enqueued (kernel_prepared()); may be NULL.
+     * EAGAIN: it is being made, which begins only when `quiet`: nothing is enqueued on the device
+     * (then wake whoever calls advance). keep: for a recorded graph, until prepared_release().
+     * Asked before scratch_bytes; args as there.
      */
     plasmon_status_t (*prepare)(void *user, const struct kernel_function *function,
                                 const struct kernel_arg *args, uint32_t arg_count,
                                 const union kernel_scalar *scalars, uint32_t scalar_count,
                                 bool keep, bool quiet, struct pl_err *err);
     void (*prepared_release)(void *user); /* no recorded graph is left */
-    /* Enqueue a function. args[i].data.addr is an arena offset here; scratch too. tag: seq, comes back in worker_core_failed(). */
+    /*
+     * Enqueue a function. args[i].data.addr is an arena offset here; scratch too. tag: seq, comes
+     * back in worker_core_failed().
+     */
     uint64_t (*scratch_bytes)(void *user, const struct kernel_function *function,
                               const struct kernel_arg *args, uint32_t arg_count,
                               const union kernel_scalar *scalars, uint32_t scalar_count);
-    /* How many operations run() puts into the stream, at most (kernel_operations()). args as there. NULL: one. */
+    /*
+     * How many operations run() puts into the stream, at most (kernel_operations()). args as there.
+     * NULL: one.
+     */
     uint64_t (*operations)(void *user, const struct kernel_function *function,
                            const struct kernel_arg *args, uint32_t arg_count,
                            const union kernel_scalar *scalars, uint32_t scalar_count);
@@ -296,8 +342,9 @@ struct worker_ops {
                             uint64_t scratch_offset, uint64_t scratch_bytes, uint64_t tag,
                             struct pl_err *err);
     /*
-     * Enqueue a catalogue function that reads its arguments where they are: args[i].data.addr is a place in sources[i]. args[0] is written, and
-     * ours. It needs no scratch. tag as for run. Counts the route of what it reads elsewhere.
+     * Enqueue a catalogue function that reads its arguments where they are: args[i].data.addr is a
+     * place in sources[i]. args[0] is written, and ours. It needs no scratch. tag as for run.
+     * Counts the route of what it reads elsewhere.
      */
     plasmon_status_t (*combine)(void *user, uint32_t stream,
                                 const struct kernel_function *function,
@@ -306,9 +353,10 @@ struct worker_ops {
                                 const union kernel_scalar *scalars, uint32_t scalar_count,
                                 uint64_t tag, struct pl_err *err);
     /*
-     * Functions that clients define; all three or none. function: NULL with err's status EAGAIN while it is compiled and loaded
-     * (then wake whoever calls advance), or why there is none. quiet: nothing is enqueued on the device; code is loaded only
-     * then. function_text: all that is to be said about why there is none; NULL: err said it.
+     * Functions that clients define; all three or none. function: NULL with err's status EAGAIN
+     * while it is compiled and loaded (then wake whoever calls advance), or why there is none.
+     * quiet: nothing is enqueued on the device; code is loaded only then. function_text: all that
+     * is to be said about why there is none; NULL: err said it.
      */
     const struct kernel_function *(*function)(void *user, uint32_t id, bool quiet,
                                               struct pl_err *err);
@@ -323,12 +371,16 @@ struct worker_ops {
     plasmon_status_t (*fill_identity)(void *user, uint32_t stream,
                                       const struct kernel_arg *arg, uint64_t tag);
     /*
-     * Recorded graphs; record_begin may be NULL: nodes are then enqueued one by one. What run() puts on branches between begin and end is
-     * recorded and not run. tag_offset: 8 bytes in the arena that are the recording's, for what wants to know in which launch it runs. mark: remember what is on the branch now; after: what follows on the branch comes after that mark.
-     * end: *io_exec becomes what replay() enqueues (an earlier one is changed, or replaced); keep false: throw the recording away.
-     * *io_recorder is made by the first begin and, like what end makes, ends with record_drop. ENOTSUP: not on this device.
-     * item: what follows is that one, until the next. Between change_begin and change_end, what is run after item(i) takes the place of
-     * what was recorded as item i of the exec; when any of it fails, the exec must be recorded anew before it is replayed.
+     * Recorded graphs; record_begin may be NULL: nodes are then enqueued one by one. What run()
+     * puts on branches between begin and end is recorded and not run. tag_offset: 8 bytes in the
+     * arena that are the recording's, for what wants to know in which launch it runs. mark:
+     * remember what is on the branch now; after: what follows on the branch comes after that mark.
+     * end: *io_exec becomes what replay() enqueues (an earlier one is changed, or replaced); keep
+     * false: throw the recording away. *io_recorder is made by the first begin and, like what end
+     * makes, ends with record_drop. ENOTSUP: not on this device. item: what follows is that one,
+     * until the next. Between change_begin and change_end, what is run after item(i) takes the
+     * place of what was recorded as item i of the exec; when any of it fails, the exec must be
+     * recorded anew before it is replayed.
      */
     plasmon_status_t (*record_begin)(void *user, void **io_recorder, uint32_t branches,
                                      uint64_t tag_offset, struct pl_err *err);
@@ -346,28 +398,41 @@ struct worker_ops {
     /* Enqueue: this stream's word of our timeline := seq; then wake whoever calls worker_core_complete(). */
     plasmon_status_t (*signal)(void *user, uint32_t stream, uint64_t seq);
     /*
-     * The core has nothing more for this stream at once: what run_defined() may have kept, to put several launches in by one call, goes in now. Any other
-     * op for the stream does that, too. May be NULL.
+     * The core has nothing more for this stream at once: what run_defined() may have kept, to put
+     * several launches in by one call, goes in now. Any other op for the stream does that, too. May
+     * be NULL.
      */
     void (*flush)(void *user, uint32_t stream);
     /* Enqueue: `begun` of this stream of our timeline := seq. */
     plasmon_status_t (*begin)(void *user, uint32_t stream, uint64_t seq);
     /*
-     * Recording (trace.h): begin: what follows on the stream is a span, until end; done: it is over. All NULL: none. span_begin answers
-     * NULL when nothing is recorded.
+     * Recording (trace.h): begin: what follows on the stream is a span, until end; done: it is
+     * over. All NULL: none. span_begin answers NULL when nothing is recorded.
      */
     void *(*span_begin)(void *user, uint32_t stream);
     void (*span_end)(void *user, uint32_t stream, void *span);
     void (*span_done)(void *user, void *span, const struct worker_span *facts);
-    /* The words were read: call worker_core_failed() for what failed before. Then completions are taken. May be NULL. */
+    /*
+     * The words were read: call worker_core_failed() for what failed before. Then completions are
+     * taken. May be NULL.
+     */
     void (*collect)(void *user);
     /* The core stored a word itself (a launch without work on an idle stream). May be NULL. */
     void (*wake)(void *user, uint64_t *word);
-    /* Something is about to go into the device, and its word will change: for who has stopped looking. Comes often. May be NULL. */
+    /*
+     * Something is about to go into the device, and its word will change: for who has stopped
+     * looking. Comes often. May be NULL.
+     */
     void (*stir)(void *user);
-    /* There is more to enqueue, but others are to have their turn, or more to look at: call worker_core_advance() again soon. May be NULL: none are. */
+    /*
+     * There is more to enqueue, but others are to have their turn, or more to look at: call
+     * worker_core_advance() again soon. May be NULL: none are.
+     */
     void (*again)(void *user);
-    /* Something beside the launches still writes this slot's memory: it must not be freed yet. May be NULL. */
+    /*
+     * Something beside the launches still writes this slot's memory: it must not be freed yet. May
+     * be NULL.
+     */
     bool (*written)(void *user, uint32_t slot);
     /* The clock of worker_core_tick(). NULL: transfers are not timed. */
     uint64_t (*now)(void *user);
@@ -391,14 +456,21 @@ struct worker_core_config {
     uint32_t run_streams;    /* 1 .. WORKER_RUN_STREAMS_MAX */
     uint32_t urgent_streams; /* 0 .. WORKER_URGENT_STREAMS_MAX */
     uint32_t low_streams;    /* 0 .. WORKER_LOW_STREAMS_MAX */
-    /* A batch signals in between after launches on so many bytes, because such take long and somebody may wait; 0: only by count. */
+    /*
+     * A batch signals in between after launches on so many bytes, because such take long and
+     * somebody may wait; 0: only by count.
+     */
     uint64_t signal_bytes;
     uint64_t mark_bytes; /* behind copies of at least so many: a mark (marks.c); 0: none */
-    uint64_t
-        large_copy_bytes; /* from other devices: which stream it goes to, and who copies, is chosen with care (streams.c) */
     /*
-     * A word costs the device next to nothing. It tells the begin of every launch that overwrites in place (begun.c); false: of those that something
-     * may hold up. And each function of a client has its own end: what it takes nobody knows, and who waits for one is not to wait for its batch.
+     * from other devices: which stream it goes to, and who copies, is chosen with care (streams.c)
+     */
+    uint64_t large_copy_bytes;
+    /*
+     * A word costs the device next to nothing. It tells the begin of every launch that overwrites
+     * in place (begun.c); false: of those that something may hold up. And each function of a client
+     * has its own end: what it takes nobody knows, and who waits for one is not to wait for its
+     * batch.
      */
     bool words_cheap;
     bool lone; /* no other device of this host watches our words */
@@ -407,11 +479,17 @@ struct worker_core_config {
     struct store_table *const *tables; /* one a host device; own one is written */
     struct store_pins *const *
         readers; /* STORE_READER_MAX pages; NULL where there is none; may change between calls */
-    const uint32_t *
-        readers_end; /* from here on all are NULL; may change between calls. NULL: unknown */
-    /* The reader epoch (store/control.h, PINS_ADD) up to which `readers` is complete; may change between calls. NULL: no epochs. */
+    /* from here on all are NULL; may change between calls. NULL: unknown */
+    const uint32_t *readers_end;
+    /*
+     * The reader epoch (store/control.h, PINS_ADD) up to which `readers` is complete; may change
+     * between calls. NULL: no epochs.
+     */
     const uint64_t *reader_epoch;
-    /* device index (cluster) -> host device; UINT32_MAX when it is on another host; WORKER_DEVICE_PENDING; may change between calls */
+    /*
+     * device index (cluster) -> host device; UINT32_MAX when it is on another host;
+     * WORKER_DEVICE_PENDING; may change between calls
+     */
     const uint32_t *host_device_of;
     uint32_t device_max;
     uint64_t device_bytes; /* memory that the device has in all; for texts; 0: not known */
@@ -421,13 +499,16 @@ plasmon_status_t worker_core_create(const struct worker_core_config *config,
                                     struct worker_core **out_core) PL_MUST_CHECK;
 void worker_core_destroy(struct worker_core *core);
 
-/* Rebuild from table and timeline after a restart. Chunks must have been added. Fills hello's enqueued, unfinished and untouched. */
+/*
+ * Rebuild from table and timeline after a restart. Chunks must have been added. Fills hello's
+ * enqueued, unfinished and untouched.
+ */
 plasmon_status_t worker_core_recover(struct worker_core *core, uint64_t *out_enqueued,
                                      struct wire_ranges *out_unfinished,
                                      struct wire_ranges *out_untouched) PL_MUST_CHECK;
 /*
- * After recover, when the head is another one, which knows nothing of us: free every buffer, let the words of unfinished launches pass.
- * The numbers go on after the last enqueued one.
+ * After recover, when the head is another one, which knows nothing of us: free every buffer, let
+ * the words of unfinished launches pass. The numbers go on after the last enqueued one.
  */
 void worker_core_forget(struct worker_core *core);
 plasmon_status_t worker_core_chunk_added(struct worker_core *core, uint32_t pool,
@@ -442,7 +523,10 @@ void worker_core_advance(struct worker_core *core);
 /* Until as many calls of resume: enqueue nothing. Nothing is enqueued now. */
 void worker_core_hold(struct worker_core *core);
 void worker_core_resume(struct worker_core *core);
-/* What read() was asked for with this request is over. Not OK: it was a relief, and came too late: report_refused() instead of the bytes. */
+/*
+ * What read() was asked for with this request is over. Not OK: it was a relief, and came too late:
+ * report_refused() instead of the bytes.
+ */
 plasmon_status_t worker_core_relieved(struct worker_core *core, uint64_t request);
 /* Look at the timeline, seal and report what completed. Call when the device signalled, and after advance. */
 void worker_core_complete(struct worker_core *core);
@@ -452,19 +536,28 @@ void worker_core_pair_opened(struct worker_core *core, const struct worker_pair_
 void worker_core_pair_closed(struct worker_core *core, const struct worker_pair_key *key);
 void worker_core_pair_ended(struct worker_core *core, const struct worker_pair_key *key);
 void worker_core_pair_quiet(struct worker_core *core, const struct worker_pair_key *key);
-/* This launch of a team that is broken has its turn: enqueue what it does without the others, by ops->combine on WORKER_STREAM_ALONE. */
+/*
+ * This launch of a team that is broken has its turn: enqueue what it does without the others, by
+ * ops->combine on WORKER_STREAM_ALONE.
+ */
 void worker_core_alone(struct worker_core *core, uint64_t seq);
 /* A launch failed on the device (CPU: function error). Before the completion that covers it is processed. */
 void worker_core_failed(struct worker_core *core, uint64_t seq, plasmon_status_t status,
                         const char *text);
 /*
- * Time went by: does a launch run longer than it may? Returns when to ask again; UINT64_MAX: not before something new is enqueued. Any
- * clock that goes on evenly will do.
+ * Time went by: does a launch run longer than it may? Returns when to ask again; UINT64_MAX: not
+ * before something new is enqueued. Any clock that goes on evenly will do.
  */
 uint64_t worker_core_tick(struct worker_core *core, uint64_t now_ns);
-/* The context is lost: what of our launches was running? Text for people: the earliest unfinished launch a stream. */
+/*
+ * The context is lost: what of our launches was running? Text for people: the earliest unfinished
+ * launch a stream.
+ */
 void worker_core_describe_running(const struct worker_core *core, struct pl_str *out);
-/* The front of the queue and each stream: what is next there, and what it waits for. Lines, without one at the end. */
+/*
+ * The front of the queue and each stream: what is next there, and what it waits for. Lines, without
+ * one at the end.
+ */
 void worker_core_describe(const struct worker_core *core, struct pl_str *out);
 void worker_core_stats(const struct worker_core *core, Plasmon__V1__WorkerStats *out);
 /* Who has what of the device's memory, as the arena rounds it. Looks at every entry of the table. */
@@ -476,8 +569,8 @@ struct worker_account {
     uint64_t rests;    /* of retired objects, since the incarnation before */
     uint64_t scratch;  /* of launches, for as long as they run */
     uint64_t graphs;   /* temporaries of recorded graphs */
-    uint64_t
-        replica_bytes; /* not part of the sum: of replicas, not rounded, as in the figures */
+    /* not part of the sum: of replicas, not rounded, as in the figures */
+    uint64_t replica_bytes;
 };
 void worker_core_account(const struct worker_core *core, struct worker_account *out);
 uint64_t worker_core_launches(const struct worker_core *core); /* enqueued so far */
@@ -499,8 +592,14 @@ bool worker_core_many(
     const struct worker_core *core); /* more than PL_LINGER_MANY are on the device */
 /* Bit i: the front waits until host device i publishes something, whose doorbell must make us advance. */
 uint64_t worker_core_waits_for(const struct worker_core *core);
-/* Something waits for a reader to unpin, which wakes nobody: call worker_core_complete() again in a millisecond or so. */
-/* Now and then, and after a doorbell: devices of this host that were given up. Nothing waits for them any longer. */
+/*
+ * Something waits for a reader to unpin, which wakes nobody: call worker_core_complete() again in a
+ * millisecond or so.
+ */
+/*
+ * Now and then, and after a doorbell: devices of this host that were given up. Nothing waits for
+ * them any longer.
+ */
 void worker_core_look_for_gone(struct worker_core *core);
 bool worker_core_wants_poll(const struct worker_core *core);
 uint64_t

@@ -13,7 +13,7 @@
  *   reuse.c     memory that is used again before the host has seen that it is free
  *   condemn.c   launches that must not go on            begun.c     what has begun, for whoever comes after a death
  *   describe.c  who waits for what, for people          waits.c     the same, as facts for the head
- *   traffic.c   transfers by pair of devices            siblings.c  lives of the host's devices: numbers, and when a ring begins anew
+ *   traffic.c   transfers by pair of devices            siblings.c  lives of the host's devices
  *   pairs.c     communicators with other devices: opened, used, broken and closed in order
  *
  * LIFE OF A LAUNCH
@@ -34,7 +34,10 @@
 #include "base/map.h"
 #include "base/vec.h"
 
-/* Copies in (COPY, PUT), bytes that leave (SEND, READ), and host-route receives: streams of their own, behind the run streams. */
+/*
+ * Copies in (COPY, PUT), bytes that leave (SEND, READ), and host-route receives: streams of their
+ * own, behind the run streams.
+ */
 enum worker_stream_role {
     WORKER_STREAM_COPY,
     WORKER_STREAM_SEND,
@@ -48,11 +51,14 @@ static_assert((int)WORKER_STREAM_ROLES == (int)WORKER_ROLE_STREAMS,
               "who makes the streams counts the same");
 
 /*
- * A long batch signals in between, so that completions flow. Measured: a signal after every kernel of a 2 us chain costs
- * 90%, after every 16th 4% (limits.md).
+ * A long batch signals in between, so that completions flow. Measured: a signal after every kernel
+ * of a 2 us chain costs 90%, after every 16th 4% (limits.md).
  */
 #define WORKER_SIGNAL_EVERY 32u
-/* Of these a launch of a recorded graph stands for so many: it lasts as long as some, and somebody may wait for just this one. */
+/*
+ * Of these a launch of a recorded graph stands for so many: it lasts as long as some, and somebody
+ * may wait for just this one.
+ */
 #define WORKER_SIGNAL_GRAPH 4u
 /* So many functions that take long are remembered, as a power of two (pace.c). */
 #define WORKER_LONG_WORKS_BITS 6
@@ -63,8 +69,9 @@ struct worker_long_work {
 };
 
 /*
- * So many graphs that are gone may wait for a quiet device with what was recorded of them. A program that records graphs and lets go of them all the
- * time, and never leaves the device alone, has it run empty once in as many.
+ * So many graphs that are gone may wait for a quiet device with what was recorded of them. A
+ * program that records graphs and lets go of them all the time, and never leaves the device alone,
+ * has it run empty once in as many.
  */
 #define WORKER_GRAPHS_GONE 64u
 
@@ -88,7 +95,10 @@ struct worker_operand {
     struct kernel_arg arg; /* data.addr: byte offset inside the buffer */
 };
 
-/* Of a graph's node: it is operand number `operand` - 1 of the launch, and shows this view of it; 0: it lies in the graph's memory, here. */
+/*
+ * Of a graph's node: it is operand number `operand` - 1 of the launch, and shows this view of it;
+ * 0: it lies in the graph's memory, here.
+ */
 struct worker_node_operand {
     uint32_t operand;
     uint64_t offset;
@@ -117,8 +127,8 @@ struct worker_launch {
     uint32_t kind; /* Plasmon__V1__LaunchKind */
     uint32_t function_id;
     const struct kernel_function *function;
-    struct kernel_launch_shape
-        shape; /* of a defined function; what was chosen, once it is enqueued */
+    /* of a defined function; what was chosen, once it is enqueued */
+    struct kernel_launch_shape shape;
     uint8_t size_class;
     bool checked;      /* the function exists and takes these arguments */
     bool memory;       /* every fresh buffer and the scratch are in hand */
@@ -154,13 +164,13 @@ struct worker_launch {
     uint64_t host_buffer;
     uint64_t client;
     uint64_t task;
-    uint64_t
-        comm; /* epoch of the pair: OPEN, CLOSE, SEND, RECV; of the team: COPY, too; 0: none */
+    /* epoch of the pair: OPEN, CLOSE, SEND, RECV; of the team: COPY, too; 0: none */
+    uint64_t comm;
     uint32_t team; /* its number; 0: none */
     uint32_t ranks;
     uint64_t order; /* what the parts of one team's work share */
-    bool
-        by_pair; /* SEND, RECV, COPY: enqueued by it, and not by the host route, or alone */
+    /* SEND, RECV, COPY: enqueued by it, and not by the host route, or alone */
+    bool by_pair;
     uint64_t scratch_offset;
     uint64_t scratch_wanted;
     uint64_t scratch_bytes;  /* in hand: none or all */
@@ -174,8 +184,8 @@ struct worker_launch {
     struct worker_pair *pair; /* traffic.c: NULL: moves nothing */
     uint64_t pair_bytes;
     uint64_t moving_ns;
-    uint64_t
-        front_ns; /* it is at the front, with all there, and has not got on since; 0: not */
+    /* it is at the front, with all there, and has not got on since; 0: not */
+    uint64_t front_ns;
     uint64_t front_moved;
     bool late;
 
@@ -211,10 +221,10 @@ struct worker_stream {
     uint64_t last;              /* last seq that went in */
     uint64_t put;               /* operations that went in, ever; ... */
     uint64_t over;              /* ... and those of launches that were seen complete */
-    uint64_t
-        hazard; /* last seq in here that may wait for another device, itself or through a join */
-    uint64_t
-        bounded; /* the same, of those that may wait for one with a time limit, or have one */
+    /* last seq in here that may wait for another device, itself or through a join */
+    uint64_t hazard;
+    /* the same, of those that may wait for one with a time limit, or have one */
+    uint64_t bounded;
     uint64_t heavy;       /* the last seq in here of a launch that is */
     uint32_t peer;        /* of the last SEND in here, which is not after `hazard` */
     uint32_t unsignalled; /* launches since the last signal; a graph counts for several */
@@ -222,19 +232,19 @@ struct worker_stream {
     uint64_t signalled;        /* a write of the word up to this seq went in, or was made */
     uint64_t signalled_before; /* the one before that */
     bool woken;                /* the core stored the word since the last wake */
-    uint64_t
-        held_by; /* nothing of what comes next begins before the word of the stream ... */
-    uint32_t
-        held_from; /* ... held_from shows this launch; 0: nothing that is not there (begun.c) */
+    /* nothing of what comes next begins before the word of the stream ... */
+    uint64_t held_by;
+    /* ... held_from shows this launch; 0: nothing that is not there (begun.c) */
+    uint32_t held_from;
     bool held_up; /* a wait for another device went in since a begin was told (begun.c) */
     uint32_t limited;    /* enqueued launches with a time limit */
     uint64_t watched;    /* the last one that was seen to have begun ... */
     uint64_t watched_ns; /* ... at this time */
     uint64_t moved_ns;   /* a transfer was last seen done */
-    uint64_t
-        paced_ns; /* anything was, or the first launch of what is in here went in (pace.c) */
-    uint64_t
-        marks[WORKER_MARKS]; /* marks.c: the launch that each is behind; a ring, growing */
+    /* anything was, or the first launch of what is in here went in (pace.c) */
+    uint64_t paced_ns;
+    /* marks.c: the launch that each is behind; a ring, growing */
+    uint64_t marks[WORKER_MARKS];
     uint64_t mark_words
         [WORKER_MARKS]; /* ... and the write of the stream's word up to this one */
     bool mark_pipeline[WORKER_MARKS]; /* ... and who waits for it is marked, too */
@@ -289,19 +299,22 @@ enum worker_pair_state {
 struct worker_comm {
     struct worker_pair_key key; /* the epoch: of the one that there is, or was last */
     enum worker_pair_state state;
-    bool
-        held; /* ENDING: it is to be aborted when the head says that the others have marked it */
+    /* ENDING: it is to be aborted when the head says that the others have marked it */
+    bool held;
     uint64_t id_epoch; /* whose id this is */
     uint8_t id[WIRE_PAIR_ID_BYTES];
     uint64_t broken; /* every epoch up to this one is */
-    uint64_t
-        doubted; /* of that epoch a half of ours failed: none behind it goes by the pair */
+    /* of that epoch a half of ours failed: none behind it goes by the pair */
+    uint64_t doubted;
     uint64_t staged; /* ... and what was to go by those goes by the host route */
     uint64_t bytes;  /* of device memory, when it was opened */
-    uint64_t
-        ended_ns; /* when it ended, of those that are to be freed; 0: there is no clock */
-    uint64_t
-        decided_after; /* 0, or of receives: when this one is done, the head is told that it is decided what came by `staged` */
+    /* when it ended, of those that are to be freed; 0: there is no clock */
+    uint64_t ended_ns;
+    /*
+     * 0, or of receives: when this one is done, the head is told that it is decided what came by
+     * `staged`
+     */
+    uint64_t decided_after;
 };
 
 /* A launch that was found right, for those that are like it (run_check.c). */
@@ -317,7 +330,10 @@ struct worker_checked {
     struct kernel_arg args[WORKER_CHECKED_ARGS];
 };
 
-/* Operands that several launches of a command share (wire/unpack.c) are read once, and copied from the first of those launches. */
+/*
+ * Operands that several launches of a command share (wire/unpack.c) are read once, and copied from
+ * the first of those launches.
+ */
 enum { WORKER_SHARED_LISTS = 16 };
 struct worker_shared_list {
     const void *list; /* in the command's message; NULL: none */
@@ -343,15 +359,15 @@ struct worker_core {
     bool advancing;
 
     /* Memory. */
-    uint16_t *
-        writers; /* a slot: launches that marked it and are not done; top bit: one ended well */
-    uint8_t *
-        followed; /* a ring position: bit 0: somebody took over its stream already; others: condemn.c */
+    /* a slot: launches that marked it and are not done; top bit: one ended well */
+    uint16_t *writers;
+    /* a ring position: bit 0: somebody took over its stream already; others: condemn.c */
+    uint8_t *followed;
     struct pl_vec doomed; /* uint32_t slots that wait for a reader */
-    struct pl_vec
-        interrupted; /* struct worker_interrupted: until their launches have come again */
-    uint64_t
-        freed_count; /* counts returns of memory, so that a starved front tries again only after one */
+    /* struct worker_interrupted: until their launches have come again */
+    struct pl_vec interrupted;
+    /* counts returns of memory, so that a starved front tries again only after one */
+    uint64_t freed_count;
     uint64_t starved_at;    /* freed_count when the front found no memory */
     uint32_t running_count; /* enqueued, not seen complete: all streams */
     bool waits_running;     /* the front waits until fewer are, or fewer operations */
@@ -366,9 +382,12 @@ struct worker_core {
     bool waits_unpin;       /* the front does */
     uint64_t waits_for;     /* the front does: bit i, for host device i */
     uint64_t gone; /* bit i: host device i will not come back, and its waiters were woken */
-    bool
-        waits_quiet; /* the front does: for a function to be loaded, a pair to be opened, a graph to be recorded beside pairs, recordings to be destroyed */
-    uint32_t holds;  /* worker_core_hold() */
+    /*
+     * the front does: for a function to be loaded, a pair to be opened, a graph to be recorded
+     * beside pairs, recordings to be destroyed
+     */
+    bool waits_quiet;
+    uint32_t holds;                    /* worker_core_hold() */
     uint32_t last_stream;              /* where the last launch went */
     enum worker_stream_role copied_in; /* .. and the last large copy from another device, */
     uint32_t copied_from;              /* which it was (streams.c) */
@@ -383,15 +402,18 @@ struct worker_core {
     struct pl_vec rests;     /* struct rest */
     struct pl_vec heirs;     /* struct recovered */
     struct pl_vec scratches; /* struct scratch */
-    uint64_t behind
-        [STORE_STREAM_MAX]; /* the front's memory is right once launches of stream i up to this one are over */
+    /* the front's memory is right once launches of stream i up to this one are over */
+    uint64_t behind[STORE_STREAM_MAX];
 
     struct worker_checked checked[WORKER_CHECKED]; /* by function */
-    struct worker_shared_list
-        lists[WORKER_SHARED_LISTS]; /* of the command that is being taken, by address */
+    /* of the command that is being taken, by address */
+    struct worker_shared_list lists[WORKER_SHARED_LISTS];
 
-    uint64_t *
-        before; /* before.c: by stream, host device and word, what that word shows before the next launch begins; NULL: one device */
+    /*
+     * before.c: by stream, host device and word, what that word shows before the next launch
+     * begins; NULL: one device
+     */
+    uint64_t *before;
     struct pl_vec waits;   /* struct worker_wait: of the launch being enqueued */
     struct pl_vec args;    /* struct kernel_arg */
     struct pl_vec shapes;  /* struct kernel_arg_shape */
@@ -399,8 +421,8 @@ struct worker_core {
     struct worker_launch *spare[WORKER_SIZE_CLASSES];
     uint64_t launch_count;
     struct pl_map graphs; /* id -> struct worker_graph */
-    uint32_t
-        graph_count; /* with those that were freed and have launches or recordings left */
+    /* with those that were freed and have launches or recordings left */
+    uint32_t graph_count;
     struct worker_graph *graphs_gone; /* whose recordings wait for the device to be quiet */
     uint32_t graphs_gone_count; /* above WORKER_GRAPHS_GONE the front waits for that, too */
     struct pl_map pairs;        /* of peer and route -> struct worker_pair */
@@ -489,9 +511,9 @@ struct worker_interrupted {
 
 enum worker_buffers_result { WORKER_BUFFERS_READY, WORKER_BUFFERS_WAIT };
 /*
- * Place: find or allocate every operand. Consume: mark what is overwritten, see that nobody reads it. Both may say WAIT; a failure
- * is READY, with launch->failure set. Undo: as if neither had been. Make anyway: what a failed launch should have made. Done: seal
- * or not, return the scratch.
+ * Place: find or allocate every operand. Consume: mark what is overwritten, see that nobody reads
+ * it. Both may say WAIT; a failure is READY, with launch->failure set. Undo: as if neither had
+ * been. Make anyway: what a failed launch should have made. Done: seal or not, return the scratch.
  */
 /* The table's entry of a buffer of this host that can be read or written, or NULL. */
 const struct store_entry *worker_buffer_find(const struct worker_core *core,
@@ -554,8 +576,8 @@ void worker_reuse_retire(struct worker_core *core, uint64_t buffer);
 void worker_reuse_enqueued(struct worker_core *core, const struct worker_launch *launch);
 void worker_reuse_tidy(struct worker_core *core); /* something was freed */
 /*
- * Give the bytes of the oldest retired buffer back to the arena. stream: only if nothing but launches of this stream must be over
- * before. false: there is none.
+ * Give the bytes of the oldest retired buffer back to the arena. stream: only if nothing but
+ * launches of this stream must be over before. false: there is none.
  */
 bool worker_reuse_more(struct worker_core *core, uint32_t stream);
 /* Is nothing that is still read or written there? */
@@ -580,14 +602,20 @@ void worker_scratch_lend(struct worker_core *core, struct worker_launch *launch,
                          uint32_t stream); /* it was enqueued */
 void worker_scratch_done(struct worker_core *core, const struct worker_launch *launch);
 
-/* marks.c: before a function that takes long, behind what was just enqueued if others will want one, and the first one behind a launch. */
+/*
+ * marks.c: before a function that takes long, behind what was just enqueued if others will want
+ * one, and the first one behind a launch.
+ */
 void worker_mark_before_work(struct worker_core *core, uint32_t stream);
 void worker_mark_enqueued(struct worker_core *core, const struct worker_launch *launch,
                           uint32_t stream);
 /* word: behind the write of its word, too. */
 bool worker_mark_find(const struct worker_core *core, uint32_t stream, uint64_t seq,
                       bool word, uint32_t *out_slot);
-/* Who overwrites what it reads should wait for it and for nothing behind it: so its word is written before its mark. */
+/*
+ * Who overwrites what it reads should wait for it and for nothing behind it: so its word is written
+ * before its mark.
+ */
 bool worker_mark_wants_word(const struct worker_core *core,
                             const struct worker_launch *launch);
 
@@ -603,7 +631,10 @@ uint32_t worker_stream_choose(struct worker_core *core,
                               struct worker_launch *launch); /* once; then the same */
 uint64_t worker_piece_bytes(const struct worker_launch *launch,
                             const struct worker_piece *piece);
-/* Whose engines copy a piece of it (NULL: there is none): before the waits of the launch for the first one, and before each, so many bytes. */
+/*
+ * Whose engines copy a piece of it (NULL: there is none): before the waits of the launch for the
+ * first one, and before each, so many bytes.
+ */
 plasmon_status_t worker_stream_source(struct worker_core *core,
                                       const struct worker_launch *launch,
                                       const struct worker_piece *piece, uint64_t bytes,
@@ -624,7 +655,10 @@ void worker_stream_signalled(struct worker_stream *stream); /* up to its last la
 void worker_stream_written(struct worker_core *core, uint32_t stream);
 /* Before work that may wait for another device by itself: the words of all streams are written. */
 void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint64_t seq);
-/* Before so much work (bytes, as signal_bytes): if it takes long, the word of what lies before it is written. */
+/*
+ * Before so much work (bytes, as signal_bytes): if it takes long, the word of what lies before it
+ * is written.
+ */
 void worker_stream_before_work(struct worker_core *core, const struct worker_launch *launch,
                                uint32_t stream, uint64_t work);
 void worker_stream_flush(struct worker_core *core,
@@ -638,18 +672,27 @@ plasmon_status_t worker_graph_take(struct worker_core *core,
                                    const Plasmon__V1__GraphPart *part, struct pl_err *err);
 void worker_graph_free(struct worker_core *core, uint64_t id);
 void worker_graphs_finish(struct worker_core *core);
-/* What is left of graphs that are gone goes if nothing is on the device. false: so much is left that the front should wait for that. */
+/*
+ * What is left of graphs that are gone goes if nothing is on the device. false: so much is left
+ * that the front should wait for that.
+ */
 bool worker_graphs_gone(struct worker_core *core);
-/* A launch names it: counted until worker_graph_drop(). EMALFORMED: there is no such graph, or it has other operands. */
+/*
+ * A launch names it: counted until worker_graph_drop(). EMALFORMED: there is no such graph, or it
+ * has other operands.
+ */
 plasmon_status_t worker_graph_hold(struct worker_core *core, struct worker_launch *launch,
                                    uint64_t id, struct pl_err *err);
 void worker_graph_drop(struct worker_core *core, struct worker_launch *launch);
 /*
- * Its nodes fit these operands and scalars; how much memory is missing goes into scratch_wanted. Otherwise the launch fails. false: a
- * function is not loaded yet.
+ * Its nodes fit these operands and scalars; how much memory is missing goes into scratch_wanted.
+ * Otherwise the launch fails. false: a function is not loaded yet.
  */
 bool worker_graph_check(struct worker_core *core, struct worker_launch *launch);
-/* The launch has its memory: it becomes the graph's, and what that had before is returned when the launch is done. And back. */
+/*
+ * The launch has its memory: it becomes the graph's, and what that had before is returned when the
+ * launch is done. And back.
+ */
 void worker_graph_memory_swap(struct worker_launch *launch);
 /* The last launch of the graph that was enqueued; 0: none. */
 uint64_t worker_graph_last(const struct worker_graph *graph);
@@ -658,8 +701,8 @@ bool worker_graphs_trim(struct worker_core *core);
 /* account.c: of launches and recorded graphs; looks at the launches that are not over. */
 uint64_t worker_account_scratch(const struct worker_core *core);
 /*
- * Memory for what `launch` makes and a graph uses: where it was when the graph was recorded, if that is free. `launch`: the graph's, or one that is
- * still in the queue before it.
+ * Memory for what `launch` makes and a graph uses: where it was when the graph was recorded, if
+ * that is free. `launch`: the graph's, or one that is still in the queue before it.
  */
 bool worker_graph_memory_again(struct worker_core *core, const struct worker_launch *launch,
                                const struct worker_operand *operand, uint64_t *out_offset);
@@ -675,14 +718,14 @@ plasmon_status_t worker_graph_enqueue(struct worker_core *core,
 
 /* run_check.c */
 /*
- * The function of a launch, or of a node, checked against its operands; *out_scratch is what it needs. EAGAIN: it is not loaded, or
- * what it needs is not prepared. keep: for a recorded graph.
+ * The function of a launch, or of a node, checked against its operands; *out_scratch is what it
+ * needs. EAGAIN: it is not loaded, or what it needs is not prepared. keep: for a recorded graph.
  */
 plasmon_status_t worker_run_check(struct worker_core *core, struct worker_launch *launch,
                                   bool keep, uint64_t *out_scratch, struct pl_err *err);
 /*
- * The function and its arguments; what scratch it wants. Not right: the launch fails. Once a launch. false: a function is not
- * loaded yet; again later.
+ * The function and its arguments; what scratch it wants. Not right: the launch fails. Once a
+ * launch. false: a function is not loaded yet; again later.
  */
 bool worker_launch_check(struct worker_core *core, struct worker_launch *launch);
 /* Ids may mean other functions from now on. */
@@ -717,7 +760,10 @@ bool worker_before_create(struct worker_core *core);
 void worker_before_destroy(struct worker_core *core);
 /* What comes next in the stream comes behind all that is in the other one. */
 void worker_before_joined(struct worker_core *core, uint32_t stream, uint32_t other);
-/* What comes next in the stream is to wait. false: it does. true: it has to, and it is known now what that stands for. */
+/*
+ * What comes next in the stream is to wait. false: it does. true: it has to, and it is known now
+ * what that stands for.
+ */
 bool worker_before_waits(struct worker_core *core, uint32_t stream,
                          const struct worker_wait *wait);
 /* Its joins are in the stream: others are told what they stand for. */
@@ -737,7 +783,10 @@ void worker_begun_joined(struct worker_stream *mine, uint32_t other);
 /* Whose word it comes behind in its stream is written down. Before it is ENQUEUED, after its joins. */
 void worker_begun_hold(struct worker_core *core, const struct worker_launch *launch,
                        uint32_t stream);
-/* Of the unfinished launches: those that have not begun, in any incarnation. What was known of them is taken back. */
+/*
+ * Of the unfinished launches: those that have not begun, in any incarnation. What was known of them
+ * is taken back.
+ */
 plasmon_status_t worker_begun_recover(struct worker_core *core,
                                       struct wire_ranges *out_untouched);
 
@@ -758,7 +807,10 @@ uint64_t worker_traffic_look(struct worker_core *core,
 void worker_traffic_finish(struct worker_core *core);
 /* Has all that it comes after on devices of this host been seen done? */
 bool worker_inputs_done(const struct worker_core *core, const struct worker_launch *launch);
-/* What this device makes of it, whose end wakes us: done, or on the lane that this part of a team goes on (pairs.c). */
+/*
+ * What this device makes of it, whose end wakes us: done, or on the lane that this part of a team
+ * goes on (pairs.c).
+ */
 bool worker_own_inputs_done(const struct worker_core *core,
                             const struct worker_launch *launch);
 bool worker_joint_ahead(const struct worker_core *core, const struct worker_launch *launch,
@@ -778,13 +830,16 @@ void worker_joint_failed(struct worker_core *core, const struct worker_launch *l
 plasmon_status_t worker_joint_enqueue(struct worker_core *core,
                                       struct worker_launch *launch, uint32_t stream,
                                       struct pl_err *err);
-/* No thread opens, closes, ends or frees a communicator: a kernel of NCCL's that no launch of ours stands for may be on the device meanwhile. */
+/*
+ * No thread opens, closes, ends or frees a communicator: a kernel of NCCL's that no launch of ours
+ * stands for may be on the device meanwhile.
+ */
 bool worker_pairs_still(const struct worker_core *core);
 /* The front has to do with a pair: may it go as far as that is concerned? */
 bool worker_pair_front(struct worker_core *core, struct worker_launch *launch);
 /*
- * Begins to free what broken pairs have left, where nothing is on the device, and need be: before an OPEN or CLOSE, and when the queue is empty. The front waits
- * until it is done: false.
+ * Begins to free what broken pairs have left, where nothing is on the device, and need be: before
+ * an OPEN or CLOSE, and when the queue is empty. The front waits until it is done: false.
  */
 bool worker_pairs_freed(struct worker_core *core);
 /* What is left of those that broke. NULL: nothing, or no memory to tell it. */

@@ -1,7 +1,9 @@
 /*
- * ENDS. Nothing in this process needs to be saved: objects are in memory that the store keeps, what is done is in timelines. So every
- * end is _exit():  0 the store is gone, and no other came (handback.h), or the head said stop;  70 the device is lost;  71 the head does not know us any more, or says
- * what cannot be. The store starts another one after 70 and 71. Since _exit() skips what a sanitizer looks for at the end, tests ask for it (PLASMON_LEAKS).
+ * ENDS. Nothing in this process needs to be saved: objects are in memory that the store keeps, what
+ * is done is in timelines. So every end is _exit(): 0 the store is gone, and no other came
+ * (handback.h), or the head said stop; 70 the device is lost; 71 the head does not know us any
+ * more, or says what cannot be. The store starts another one after 70 and 71. Since _exit() skips
+ * what a sanitizer looks for at the end, tests ask for it (PLASMON_LEAKS).
  */
 #include "worker/daemon.h"
 
@@ -22,7 +24,7 @@
 #define PIN_POLL_MS 1
 #define BEAT_MS     500 /* a fraction of the store's STORE_WORKER_LEASE_MS */
 
-/* ------------------------------------------------------------------------------------------------ ends */
+/* --------------------------------------------------------------------------------- ends */
 
 void worker_daemon_end(struct worker_daemon *daemon, int code, plasmon_status_t status,
                        const char *why)
@@ -53,7 +55,7 @@ static void health_check(struct worker_daemon *daemon)
     worker_daemon_end(daemon, WORKER_EXIT_DEVICE_LOST, err.status, pl_str_text(&text));
 }
 
-/* ------------------------------------------------------------------------------------------------ devices of the host */
+/* ------------------------------------------------------------------ devices of the host */
 
 /* Others of this host, and of other hosts, may send to us from now on. */
 static void ring_begin(struct worker_daemon *daemon)
@@ -66,7 +68,10 @@ static void ring_begin(struct worker_daemon *daemon)
     worker_executor_ops.ring_doorbells(&daemon->executor);
 }
 
-/* Which device of the cluster is which of this host: each worker says so in its table once its head told it. */
+/*
+ * Which device of the cluster is which of this host: each worker says so in its table once its head
+ * told it.
+ */
 static void devices_refresh(struct worker_daemon *daemon)
 {
     uint32_t known = 0;
@@ -102,9 +107,12 @@ static void device_announce(struct worker_daemon *daemon)
     worker_executor_ops.ring_doorbells(&daemon->executor);
 }
 
-/* ------------------------------------------------------------------------------------------------ the step */
+/* ----------------------------------------------------------------------------- the step */
 
-/* True when the front waits for other workers; they see it before we look again (executor.c, op_ring_doorbells). */
+/*
+ * True when the front waits for other workers; they see it before we look again (executor.c,
+ * op_ring_doorbells).
+ */
 static bool waits_publish(struct worker_daemon *daemon)
 {
     struct store_timeline *timeline = daemon->shared.timelines[daemon->shared.host_device];
@@ -205,11 +213,11 @@ static void meter_stop(struct worker_daemon *daemon, struct meter started)
     daemon->cpu_ns += cpu_ns > driver_ns ? cpu_ns - driver_ns : 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ the head */
+/* ----------------------------------------------------------------------------- the head */
 
 /*
- * Another head than the one that our memory knows, or one that has given this device up and now calls it another: it knows nothing of what
- * lies here.
+ * Another head than the one that our memory knows, or one that has given this device up and now
+ * calls it another: it knows nothing of what lies here.
  */
 static void forget_all(struct worker_daemon *daemon)
 {
@@ -250,8 +258,9 @@ static plasmon_status_t on_welcome(void *user, const Plasmon__V1__WorkerWelcome 
 }
 
 /*
- * The main thread rests with nothing in flight; now something is, and on this device it has to look by itself. Launches with work have rung its bell
- * before they went in (op_stir() in executor.c); this is for what has none, and waits.
+ * The main thread rests with nothing in flight; now something is, and on this device it has to look
+ * by itself. Launches with work have rung its bell before they went in (op_stir() in executor.c);
+ * this is for what has none, and waits.
  */
 static void watch_on_locked(struct worker_daemon *daemon)
 {
@@ -302,8 +311,8 @@ static plasmon_status_t on_command(void *user, const Plasmon__V1__WorkerCommand 
 }
 
 /*
- * The main thread may have gone to sleep before the work came that it has to look after: a pin goes, and a device is lost, without a
- * word.
+ * The main thread may have gone to sleep before the work came that it has to look after: a pin
+ * goes, and a device is lost, without a word.
  */
 static void on_tick(void *user)
 {
@@ -604,7 +613,10 @@ static void report_pair(void *user, const struct worker_pair_report *report)
     worker_uplink_pair(((struct worker_daemon *)user)->uplink, report);
 }
 
-/* The main thread may be stuck as well: nothing is cleaned up, and nothing needs to be. If it is, it says where. */
+/*
+ * The main thread may be stuck as well: nothing is cleaned up, and nothing needs to be. If it is,
+ * it says where.
+ */
 static void stuck(void *user, const char *text)
 {
     worker_where_ask_all();
@@ -625,7 +637,7 @@ struct worker_reports worker_daemon_reports(struct worker_daemon *daemon)
                                    .stuck     = stuck};
 }
 
-/* ------------------------------------------------------------------------------------------------ the main thread */
+/* ---------------------------------------------------------------------- the main thread */
 
 /* Everything that the store has sent. */
 static void control_take(struct worker_daemon *daemon)
@@ -657,8 +669,8 @@ static void control_take(struct worker_daemon *daemon)
 }
 
 /*
- * How long the main thread may sleep: a pin may go at any moment, a launch may be over its limit, and the store wants to see that
- * we are alive. Everything else wakes us, or is seen by the tick.
+ * How long the main thread may sleep: a pin may go at any moment, a launch may be over its limit,
+ * and the store wants to see that we are alive. Everything else wakes us, or is seen by the tick.
  */
 static int wait_ms_locked(struct worker_daemon *daemon)
 {
@@ -687,7 +699,10 @@ static void beat(struct worker_daemon *daemon)
     worker_where_beat();
 }
 
-/* SIGUSR1: somebody wants to know what we wait for. The loop comes by at least every BEAT_MS, or whoever gets the signal says where it is. */
+/*
+ * SIGUSR1: somebody wants to know what we wait for. The loop comes by at least every BEAT_MS, or
+ * whoever gets the signal says where it is.
+ */
 static volatile sig_atomic_t describe_asked;
 
 void worker_daemon_ask_describe(int signal_number)

@@ -1,8 +1,9 @@
 /*
  * The running worker: what the rpc loop's thread and the main thread do together. main.c sets it up.
  *
- * Both threads do the same step under one lock: enqueue what can be enqueued, take what is complete. The rpc thread does it after each
- * command, the main thread when the device, another worker's doorbell or the store woke it.
+ * Both threads do the same step under one lock: enqueue what can be enqueued, take what is
+ * complete. The rpc thread does it after each command, the main thread when the device, another
+ * worker's doorbell or the store woke it.
  */
 #ifndef WORKER_DAEMON_H
 #define WORKER_DAEMON_H
@@ -48,8 +49,8 @@ struct worker_daemon {
     uint32_t device_index;
     bool ring_begun;    /* ours, and others may be told of it */
     bool devices_known; /* host_device_of is final */
-    bool
-        many; /* launches were on the device when the connection's thread last took some; its alone */
+    /* launches were on the device when the connection's thread last took some; its alone */
+    bool many;
     uint32_t *host_device_of;
     uint64_t limit_due_ns;    /* worker_core_tick() wants to be called then */
     uint64_t sleeps_until_ns; /* the main thread; 0: it does not sleep */
@@ -63,7 +64,10 @@ extern const struct worker_uplink_ops worker_daemon_uplink_ops;
 struct worker_reports worker_daemon_reports(struct worker_daemon *daemon);
 /* A signal handler: what the worker waits for goes into its log soon. */
 void worker_daemon_ask_describe(int signal_number);
-/* Another: the main loop, which comes by twice a second, looks for memory that was lost (base/leak.h) and ends the process. */
+/*
+ * Another: the main loop, which comes by twice a second, looks for memory that was lost
+ * (base/leak.h) and ends the process.
+ */
 void worker_daemon_ask_leaks(int signal_number);
 /* Tell the store why, and end the process. */
 _Noreturn void worker_daemon_end(struct worker_daemon *daemon, int code,

@@ -1,9 +1,11 @@
 /*
- * Who waits for what, in words: for people who look at a cluster that does not move (SIGUSR1, worker/daemon.c). Reads only.
+ * Who waits for what, in words: for people who look at a cluster that does not move (SIGUSR1,
+ * worker/daemon.c). Reads only.
  *
- * A line each. The first one is the front of the queue and what it waits for on the host. Then each stream with work in it: the oldest launch that
- * is not done, its word, and the points of other devices that the launch waits for and that are not reached. Following these from
- * worker to worker ends at whoever holds up the others.
+ * A line each. The first one is the front of the queue and what it waits for on the host. Then each
+ * stream with work in it: the oldest launch that is not done, its word, and the points of other
+ * devices that the launch waits for and that are not reached. Following these from worker to worker
+ * ends at whoever holds up the others.
  */
 #include "worker/core_int.h"
 

@@ -1,13 +1,15 @@
 /*
  * Putting a launch into its stream: published first, then what it waits for, then its work.
  *
- * PUBLISHED FIRST, because a crash may come in between: what the table calls CONSUMED and the timeline does not name was not
- * touched; of what the timeline names, begun.c knows more. Nothing between publishing and the last driver call waits for
- * anything, so whoever sees the launch published may count on its word.
+ * PUBLISHED FIRST, because a crash may come in between: what the table calls CONSUMED and the
+ * timeline does not name was not touched; of what the timeline names, begun.c knows more. Nothing
+ * between publishing and the last driver call waits for anything, so whoever sees the launch
+ * published may count on its word.
  *
- * WITHOUT WORK. A launch that gives the device nothing to do (noop without arguments, ALLOC, SEAL, SKIP, one that failed), on a stream
- * whose word shows that all before it is done, and with nothing else to wait for, is done: its word is stored from here. The
- * device has no write to that word outstanding, since it has made the last one.
+ * WITHOUT WORK. A launch that gives the device nothing to do (noop without arguments, ALLOC, SEAL,
+ * SKIP, one that failed), on a stream whose word shows that all before it is done, and with nothing
+ * else to wait for, is done: its word is stored from here. The device has no write to that word
+ * outstanding, since it has made the last one.
  */
 #include "worker/core_int.h"
 
@@ -24,11 +26,11 @@ static void *room(struct pl_vec *vec, size_t count)
     return count == 0 ? NULL : pl_vec_push_n(vec, count);
 }
 
-/* ------------------------------------------------------------------------------------------------ work, a kind each */
+/* -------------------------------------------------------------------- work, a kind each */
 
 /*
- * A private accumulator starts as the identity all over, also between the elements that a strided view shows: the fold
- * that comes later joins whole boxes.
+ * A private accumulator starts as the identity all over, also between the elements that a strided
+ * view shows: the fold that comes later joins whole boxes.
  */
 static struct kernel_arg accumulator(const struct worker_operand *operand)
 {
@@ -75,8 +77,9 @@ plasmon_status_t worker_run_enqueue(struct worker_core *core, struct worker_laun
 }
 
 /*
- * ELOST: its device is gone, and the store may have told us before it told the head. EDEPENDENCY: its device is well, so the launch that was to make it
- * there has failed, and the head hears of that from there.
+ * ELOST: its device is gone, and the store may have told us before it told the head. EDEPENDENCY:
+ * its device is well, so the launch that was to make it there has failed, and the head hears of
+ * that from there.
  */
 static plasmon_status_t source_missing(const struct worker_core *core, uint64_t buffer,
                                        uint32_t host_device, struct pl_err *err)
@@ -152,16 +155,16 @@ static plasmon_status_t pieces_enqueue(struct worker_core *core,
 }
 
 /*
- * A chunk of a staging ring is a wait, a copy and a write of a word; bytes of the head are a copy and a write; what goes by a pair is
- * waited for. A span is an event at each end.
+ * A chunk of a staging ring is a wait, a copy and a write of a word; bytes of the head are a copy
+ * and a write; what goes by a pair is waited for. A span is an event at each end.
  */
 #define CHUNK_OPERATIONS  3u
 #define PIECE_CALLS_MAX   64u /* device/cuda/copy.c: more are one kernel */
 #define INLINE_OPERATIONS 2u
 #define PAIR_OPERATIONS   6u /* a receive's; of a send it is two */
-#define SOURCE_OPERATIONS \
-    2u /* a stream that goes elsewhere does so by a word (device/cuda/far.c) */
-#define SPAN_OPERATIONS 2u
+/* a stream that goes elsewhere does so by a word (device/cuda/far.c) */
+#define SOURCE_OPERATIONS 2u
+#define SPAN_OPERATIONS   2u
 
 static uint64_t half_operations(const struct worker_launch *launch)
 {
@@ -392,7 +395,7 @@ static void work_or_failure(struct worker_core *core, struct worker_launch *laun
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ going */
+/* -------------------------------------------------------------------------------- going */
 
 static void word_store(struct worker_core *core, struct worker_launch *launch,
                        uint32_t stream)
@@ -444,8 +447,9 @@ static bool goes_by_link(const struct worker_core *core, const struct worker_lau
 }
 
 /*
- * What signal_bytes is about, which is time: bytes take so much longer over a link than in a device's memory. Else eight objects of 16 MiB that
- * came in one batch would all be over, for who waits for the first, when the last is.
+ * What signal_bytes is about, which is time: bytes take so much longer over a link than in a
+ * device's memory. Else eight objects of 16 MiB that came in one batch would all be over, for who
+ * waits for the first, when the last is.
  */
 #define LINK_SLOWER 8u
 
@@ -457,7 +461,10 @@ static uint64_t work_of(struct worker_core *core, const struct worker_launch *la
                                              : bytes;
 }
 
-/* A user's function may take for ever (streams.c: A SIGNAL BEFORE WHAT MAY BE ENDED): it has a word before itself and one behind. */
+/*
+ * A user's function may take for ever (streams.c: A SIGNAL BEFORE WHAT MAY BE ENDED): it has a word
+ * before itself and one behind.
+ */
 static bool is_bounded_by_words(const struct worker_core *core,
                                 const struct worker_launch *launch)
 {

@@ -11,8 +11,9 @@
 #include "base/log.h"
 
 /*
- * Streams are for overlap, not for safety (docs/ordering.md). Eight keep a GPU busy with the graphs of bench/ (docs/measurements.md has fewer); a CPU
- * device's streams are threads, and its kernels compete for the same cores.
+ * Streams are for overlap, not for safety (docs/ordering.md). Eight keep a GPU busy with the graphs
+ * of bench/ (docs/measurements.md has fewer); a CPU device's streams are threads, and its kernels
+ * compete for the same cores.
  */
 #define RUN_STREAMS_CUDA 8u
 #define RUN_STREAMS_CPU  2u
@@ -37,7 +38,7 @@ static struct store_timeline *own_timeline(const struct worker_executor *executo
     return executor->shared->timelines[executor->shared->host_device];
 }
 
-/* ------------------------------------------------------------------------------------------------ order */
+/* -------------------------------------------------------------------------------- order */
 
 static plasmon_status_t op_grow(void *user, uint32_t pool, uint64_t bytes)
 {
@@ -176,8 +177,8 @@ static void op_wake(void *user, uint64_t *word)
 }
 
 /*
- * Only those that wait for us. The fence pairs with the one in main.c (waits_publish): either we see that they wait, or they see
- * what we published.
+ * Only those that wait for us. The fence pairs with the one in main.c (waits_publish): either we
+ * see that they wait, or they see what we published.
  */
 static bool op_written(void *user, uint32_t slot)
 {
@@ -213,7 +214,7 @@ static void op_ring_doorbells(void *user)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ reports */
+/* ------------------------------------------------------------------------------ reports */
 
 static void op_report_done(void *user, uint64_t first, uint64_t count)
 {
@@ -385,7 +386,7 @@ const struct worker_ops worker_executor_ops = {
     .record_drop      = worker_op_record_drop,
 };
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 /* PLASMON_COALESCE=0: each launch goes to the driver by itself, at once. */
 static bool launches_coalesce(void)

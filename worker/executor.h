@@ -1,6 +1,7 @@
 /*
- * The core's ops over a real device: streams, kernels, copies, staging. Decides nothing; translates offsets in arenas to addresses and
- * calls the driver. Everything here returns without waiting for the device.
+ * The core's ops over a real device: streams, kernels, copies, staging. Decides nothing; translates
+ * offsets in arenas to addresses and calls the driver. Everything here returns without waiting for
+ * the device.
  *
  * Threads: owner only (the worker's lock).
  */
@@ -35,7 +36,10 @@ struct worker_reports {
     void (*stuck)(void *user, const char *text); /* any thread: the process must end */
 };
 
-/* For functions of high priority. On a CPU device it is a thread like the others, but one that no other work is queued in. */
+/*
+ * For functions of high priority. On a CPU device it is a thread like the others, but one that no
+ * other work is queued in.
+ */
 #define WORKER_URGENT_STREAMS 1u
 #define WORKER_LOW_STREAMS    1u
 
@@ -77,7 +81,8 @@ struct worker_executor {
 extern const struct worker_ops worker_executor_ops;
 
 /*
- * kernels: those of the device; worker_executor_finish() destroys them. run_streams 0: as many as suit the kind of device. A restarted worker must have as many: words belong to streams.
+ * kernels: those of the device; worker_executor_finish() destroys them. run_streams 0: as many as
+ * suit the kind of device. A restarted worker must have as many: words belong to streams.
  */
 plasmon_status_t worker_executor_init(struct worker_executor *executor,
                                       struct device *device, struct kernel_context *kernels,
@@ -86,7 +91,10 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
                                       const struct worker_reports *reports,
                                       struct pl_err *err) PL_MUST_CHECK;
 void worker_executor_finish(struct worker_executor *executor); /* waits for the streams */
-/* For its other files. Behind what is in the stream: somebody looks at the words, where nobody does all the time. */
+/*
+ * For its other files. Behind what is in the stream: somebody looks at the words, where nobody does
+ * all the time.
+ */
 plasmon_status_t worker_executor_notify(struct worker_executor *executor, uint32_t stream);
 /* A call that may only fail when the device is lost; and the ring of a receiver of this host. */
 plasmon_status_t worker_executor_must(struct worker_executor *executor,

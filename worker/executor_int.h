@@ -1,4 +1,7 @@
-/* What the executor's files share. executor.c: order, reports, life; executor_move.c: copies; executor_run.c: functions and recorded graphs. */
+/*
+ * What the executor's files share. executor.c: order, reports, life; executor_move.c: copies;
+ * executor_run.c: functions and recorded graphs.
+ */
 #ifndef WORKER_EXECUTOR_INT_H
 #define WORKER_EXECUTOR_INT_H
 

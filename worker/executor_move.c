@@ -34,7 +34,10 @@ plasmon_status_t worker_op_copy(void *user, uint32_t stream, const struct pl_box
     return status;
 }
 
-/* Registered when first used: 128 MiB of pinned host memory a receiver are not for those who never take this route. */
+/*
+ * Registered when first used: 128 MiB of pinned host memory a receiver are not for those who never
+ * take this route.
+ */
 plasmon_status_t worker_executor_ring(struct worker_executor *executor, uint32_t receiver,
                                       struct transfer_ring *out_ring)
 {
@@ -176,8 +179,8 @@ plasmon_status_t worker_op_read(void *user, uint32_t stream, uint64_t src_offset
 }
 
 /*
- * Unlike a lane's copies these are launches: they go into the device's streams in the one order. The pages are locked, so the call that
- * enqueues does not wait.
+ * Unlike a lane's copies these are launches: they go into the device's streams in the one order.
+ * The pages are locked, so the call that enqueues does not wait.
  */
 static plasmon_status_t host_copy(struct worker_executor *executor, uint32_t stream,
                                   bool put, uint64_t device_offset, uint64_t host_buffer,

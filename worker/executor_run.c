@@ -1,4 +1,7 @@
-/* The executor's functions: those of the catalogue and of clients, put into a stream once or recorded as a graph that is replayed. */
+/*
+ * The executor's functions: those of the catalogue and of clients, put into a stream once or
+ * recorded as a graph that is replayed.
+ */
 #include "worker/executor_int.h"
 
 #include "base/alloc.h"
@@ -277,7 +280,7 @@ plasmon_status_t worker_op_fill_identity(void *user, uint32_t stream,
                                 tag);
 }
 
-/* ------------------------------------------------------------------------------------------------ recorded graphs */
+/* ---------------------------------------------------------------------- recorded graphs */
 
 plasmon_status_t worker_op_record_begin(void *user, void **io_recorder, uint32_t branches,
                                         uint64_t tag_offset, struct pl_err *err)

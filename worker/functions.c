@@ -30,8 +30,8 @@ struct prepared_call {
 struct worker_function {
     uint32_t id;
     uint8_t hash[WIRE_HASH_BYTES];
-    enum function_state
-        state;    /* BUILDING, LOADING, UNLOADING, PREPARING: the thread has it */
+    /* BUILDING, LOADING, UNLOADING, PREPARING: the thread has it */
+    enum function_state state;
     bool dead;    /* freed while the thread has it, or waiting to be unloaded */
     bool queued;  /* in jobs; guarded by the lock */
     bool awaited; /* a launch came, and it was not there yet */
@@ -47,7 +47,7 @@ struct worker_function {
     char *text; /* why it failed */
 };
 
-/* ------------------------------------------------------------------------------------------------ life of one */
+/* -------------------------------------------------------------------------- life of one */
 
 static void function_destroy(struct worker_function *function)
 {
@@ -107,7 +107,7 @@ static struct worker_function *function_create(const Plasmon__V1__FunctionDefine
     return function;
 }
 
-/* ------------------------------------------------------------------------------------------------ the thread */
+/* --------------------------------------------------------------------------- the thread */
 
 /* Compilers quote what they read; what goes to the head is text. */
 static void make_ascii(char *text)
@@ -307,7 +307,7 @@ static void job_await(struct worker_functions *functions, struct worker_function
     pl_mutex_unlock(&functions->lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ the owner */
+/* ---------------------------------------------------------------------------- the owner */
 
 plasmon_status_t worker_functions_init(struct worker_functions *functions,
                                        struct device *device,

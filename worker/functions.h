@@ -1,17 +1,21 @@
 /*
- * Functions that clients define, on this device: told by the head, built by a thread of their own, looked up by id at each launch.
+ * Functions that clients define, on this device: told by the head, built by a thread of their own,
+ * looked up by id at each launch.
  *
  *   define -> [building] -> [built] -> [loading] -> [ready] -> free -> [dead] -> unloaded
  *                  \----------------------\-> [failed], with the compiler's words
  *
- * BUILDING goes on beside everything else, in the order in which they were defined. One that a launch waits for is built before the others, and not behind
- * the one that is being built either: compilers take their time, and a worker that follows a dead one is given all functions at once. There is a second
- * thread for it, started when it is needed first, that does nothing else. LOADING into a GPU waits while a stream of the context waits, and may hold up other
- * calls of the driver meanwhile: so it starts only when nothing is enqueued, and until it is over nothing is
+ * BUILDING goes on beside everything else, in the order in which they were defined. One that a
+ * launch waits for is built before the others, and not behind the one that is being built either:
+ * compilers take their time, and a worker that follows a dead one is given all functions at once.
+ * There is a second thread for it, started when it is needed first, that does nothing else. LOADING
+ * into a GPU waits while a stream of the context waits, and may hold up other calls of the driver
+ * meanwhile: so it starts only when nothing is enqueued, and until it is over nothing is
  * (worker_core_hold). The same goes for unloading. docs/ordering.md shows why that hangs nothing.
  *
- * What functions of the catalogue need is PREPARED in the place of a load (kernels/kernels.h: plans of cuFFT, the handle of
- * cuSOLVER), by the same threads, one at a time, and under the same condition. The front of the queue alone asks for it, so there is one at a time.
+ * What functions of the catalogue need is PREPARED in the place of a load (kernels/kernels.h: plans
+ * of cuFFT, the handle of cuSOLVER), by the same threads, one at a time, and under the same
+ * condition. The front of the queue alone asks for it, so there is one at a time.
  *
  * Threads: owner only (the worker's lock); the threads inside touch nothing but their jobs.
  */
@@ -46,8 +50,8 @@ struct worker_functions {
     bool started;                      /* the thread runs */
     bool second_started;               /* for what a launch waits for */
     pthread_t thread, second;
-    uint64_t
-        awaited_ns; /* when the last one that a launch had waited for was there; 0: none was */
+    /* when the last one that a launch had waited for was there; 0: none was */
+    uint64_t awaited_ns;
 
     struct pl_mutex lock; /* rank PL_RANK_KERNELS */
     struct pl_cond changed;

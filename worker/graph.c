@@ -3,12 +3,14 @@
  *
  *   GraphParts -> [nodes] -> first launch: bound to its operands, recorded, replayed -> next launch: replayed -> graph_free
  *
- * MEMORY for what is made and used inside is one piece for each graph: temporaries as the head laid them out, then for each branch
- * what its functions want as scratch. It stays with the graph from launch to launch, so launches of one graph follow each other
- * (streams.c); it is given up when the device is full and the graph is not in use.
+ * MEMORY for what is made and used inside is one piece for each graph: temporaries as the head laid
+ * them out, then for each branch what its functions want as scratch. It stays with the graph from
+ * launch to launch, so launches of one graph follow each other (streams.c); it is given up when the
+ * device is full and the graph is not in use.
  *
- * WHAT WAS RECORDED goes when nothing is on the device. Destroying an executable graph was seen to wait for what was there, which waited for a word that
- * the thread in that call was to bring: docs/ordering.md.
+ * WHAT WAS RECORDED goes when nothing is on the device. Destroying an executable graph was seen to
+ * wait for what was there, which waited for a word that the thread in that call was to bring:
+ * docs/ordering.md.
  *
  * After a restart there are no graphs here; the head tells them again before the launches that need them.
  */
@@ -18,7 +20,7 @@
 
 #include <assert.h>
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 static struct worker_graph *graph_create(struct worker_core *core,
                                          const Plasmon__V1__GraphPart *part)
@@ -161,7 +163,7 @@ uint64_t worker_graph_last(const struct worker_graph *graph)
     return graph->last_seq;
 }
 
-/* ------------------------------------------------------------------------------------------------ definition */
+/* --------------------------------------------------------------------------- definition */
 
 static plasmon_status_t node_take(struct worker_core *core, struct worker_graph *graph,
                                   const Plasmon__V1__GraphNode *message, struct pl_err *err)
@@ -223,7 +225,7 @@ plasmon_status_t worker_graph_take(struct worker_core *core,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ memory */
+/* ------------------------------------------------------------------------------- memory */
 
 void worker_graph_memory_swap(struct worker_launch *launch)
 {

@@ -1,6 +1,7 @@
 /*
- * The nodes of a recorded graph, fitted to a launch: views into the frames of its operands, scalars as it sets them, all of it checked as a
- * task would be, and how much memory that takes. Done again only when the frames of the operands or the scalars are others.
+ * The nodes of a recorded graph, fitted to a launch: views into the frames of its operands, scalars
+ * as it sets them, all of it checked as a task would be, and how much memory that takes. Done again
+ * only when the frames of the operands or the scalars are others.
  */
 #include "worker/graph_int.h"
 

@@ -1,6 +1,7 @@
 /*
- * A recorded graph in the worker, for the three files that are about it: graph.c (what the head told, its memory, its life),
- * graph_bind.c (nodes fitted to the operands of a launch), graph_replay.c (recordings, and putting one into a stream).
+ * A recorded graph in the worker, for the three files that are about it: graph.c (what the head
+ * told, its memory, its life), graph_bind.c (nodes fitted to the operands of a launch),
+ * graph_replay.c (recordings, and putting one into a stream).
  */
 #ifndef WORKER_GRAPH_INT_H
 #define WORKER_GRAPH_INT_H
@@ -8,8 +9,8 @@
 #include "worker/core_int.h"
 
 #define WORKER_GRAPH_EXECS 4u
-#define WORKER_GRAPH_TAG_BYTES \
-    256u /* the last of its memory: which launch runs, for who reports a failure */
+/* the last of its memory: which launch runs, for who reports a failure */
+#define WORKER_GRAPH_TAG_BYTES 256u
 
 struct graph_node {
     struct worker_launch
@@ -30,8 +31,8 @@ struct graph_place {
 /* Something that was recorded, and what for. */
 struct graph_exec {
     void *exec; /* NULL: free */
-    bool
-        right; /* it is as the rest says; else it must be recorded anew before it is launched */
+    /* it is as the rest says; else it must be recorded anew before it is launched */
+    bool right;
     bool whole;       /* it cannot be changed in parts */
     uint64_t changed; /* nodes, since it was recorded, or another one in its stead */
     uint64_t memory_offset;
@@ -54,8 +55,8 @@ struct worker_graph {
 
     /* What the nodes were bound to last. */
     struct pl_vec frames; /* struct pl_box: of the operands; empty: nothing yet */
-    struct pl_vec
-        undo; /* struct worker_set: recorded values of scalars that are changed now */
+    /* struct worker_set: recorded values of scalars that are changed now */
+    struct pl_vec undo;
     uint64_t branch_scratch[WORKER_BRANCH_MAX];
     uint64_t bytes; /* of all memory that it needs so */
 

@@ -1,22 +1,27 @@
 /*
  * Recordings of a graph, and putting one into a stream.
  *
- * A LAUNCH COSTS what its operands cost, not its nodes: a look at whether its operands have the frames and places, and its scalars the
- * values, of something that was recorded before; then one call of the device. Up to WORKER_GRAPH_EXECS recordings are kept, so that a program
- * which takes turns with its buffers records each turn once.
+ * A LAUNCH COSTS what its operands cost, not its nodes: a look at whether its operands have the
+ * frames and places, and its scalars the values, of something that was recorded before; then one
+ * call of the device. Up to WORKER_GRAPH_EXECS recordings are kept, so that a program which takes
+ * turns with its buffers records each turn once.
  *
- * WHAT DIFFERS IS CHANGED, NOT RECORDED. The calls that have other scalars or arrays than the launch wants are put in the place of the recorded ones.
- * A program that sets a scalar at each launch costs what that scalar's calls cost. A recording costs about as much as changing each of its
- * nodes CHANGE_WORTH times, and whether a launch like this one comes again nobody knows; so when more than a quarter of the nodes differ, that is
- * changed until the changes have cost as much as one more recording, which is made then, while there is room: at most twice the cost of
- * the better choice. When there is no room, the recording that was used longest ago is changed, or recorded anew in place where the device
- * cannot change it.
+ * WHAT DIFFERS IS CHANGED, NOT RECORDED. The calls that have other scalars or arrays than the
+ * launch wants are put in the place of the recorded ones. A program that sets a scalar at each
+ * launch costs what that scalar's calls cost. A recording costs about as much as changing each of
+ * its nodes CHANGE_WORTH times, and whether a launch like this one comes again nobody knows; so
+ * when more than a quarter of the nodes differ, that is changed until the changes have cost as much
+ * as one more recording, which is made then, while there is room: at most twice the cost of the
+ * better choice. When there is no room, the recording that was used longest ago is changed, or
+ * recorded anew in place where the device cannot change it.
  *
- * MEMORY AGAIN. What is made for a graph (a replica that is brought to it, what it writes) is put where it was when that was recorded, if the memory is
- * free: then nothing differs. It is not kept free for it.
+ * MEMORY AGAIN. What is made for a graph (a replica that is brought to it, what it writes) is put
+ * where it was when that was recorded, if the memory is free: then nothing differs. It is not kept
+ * free for it.
  *
- * WHAT CANNOT BE RECORDED (the device or a library refuses) is enqueued node by node, in order: slower, and the same. A SINGLE CALL of a
- * client's function is never recorded: it is one call of the driver either way, and this one takes other addresses as they come.
+ * WHAT CANNOT BE RECORDED (the device or a library refuses) is enqueued node by node, in order:
+ * slower, and the same. A SINGLE CALL of a client's function is never recorded: it is one call of
+ * the driver either way, and this one takes other addresses as they come.
  */
 #include "worker/graph_int.h"
 
@@ -25,8 +30,8 @@
 
 #include <string.h>
 
-#define CHANGE_SHARE \
-    4u /* of the nodes: so many times fewer are changed whenever they differ */
+/* of the nodes: so many times fewer are changed whenever they differ */
+#define CHANGE_SHARE 4u
 #define CHANGE_WORTH 8u
 
 void worker_graph_execs_init(struct worker_graph *graph)
@@ -53,7 +58,7 @@ void worker_graph_execs_finish(struct worker_core *core, struct worker_graph *gr
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ what it was recorded for */
+/* ------------------------------------------------------------- what it was recorded for */
 
 static bool place_equal(const struct graph_exec *exec, const struct worker_launch *launch,
                         uint32_t operand)
@@ -199,7 +204,7 @@ bool worker_graph_memory_again(struct worker_core *core, const struct worker_lau
     return false;
 }
 
-/* ------------------------------------------------------------------------------------------------ what differs */
+/* ------------------------------------------------------------------------- what differs */
 
 static bool operands_differ(const struct worker_launch *node, const struct graph_exec *exec,
                             const struct worker_launch *launch)
@@ -253,7 +258,7 @@ static size_t differences_mark(struct worker_graph *graph, const struct graph_ex
     return count;
 }
 
-/* ------------------------------------------------------------------------------------------------ nodes */
+/* -------------------------------------------------------------------------------- nodes */
 
 /* Each node's operands, scratch and tag as this launch has them. */
 static void places_set(struct worker_graph *graph, const struct worker_launch *launch)
@@ -324,7 +329,7 @@ static plasmon_status_t node_record(struct worker_core *core, struct worker_grap
                : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ recording */
+/* ---------------------------------------------------------------------------- recording */
 
 static plasmon_status_t nodes_record(struct worker_core *core, struct worker_graph *graph,
                                      struct pl_err *err)
@@ -404,7 +409,7 @@ static plasmon_status_t change(struct worker_core *core, struct worker_graph *gr
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ which */
+/* -------------------------------------------------------------------------------- which */
 
 static struct graph_exec *exec_find(struct worker_graph *graph,
                                     const struct worker_launch *launch)
@@ -495,7 +500,7 @@ static plasmon_status_t exec_make(struct worker_core *core, struct worker_graph 
     return record(core, graph, launch, oldest, err);
 }
 
-/* ------------------------------------------------------------------------------------------------ going */
+/* -------------------------------------------------------------------------------- going */
 
 static plasmon_status_t enqueue_one_by_one(struct worker_core *core,
                                            struct worker_graph *graph, uint32_t stream,

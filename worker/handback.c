@@ -36,9 +36,12 @@ void worker_handback_finish(struct worker_handback *handback)
     pl_vec_finish(&handback->kept);
 }
 
-/* ------------------------------------------------------------------------------------------------ what is kept */
+/* ------------------------------------------------------------------------- what is kept */
 
-/* A chunk under a known number: told again, in the place of one that died with a worker and was never used, or it could not be sent. */
+/*
+ * A chunk under a known number: told again, in the place of one that died with a worker and was
+ * never used, or it could not be sent.
+ */
 void worker_handback_forget_chunk(struct worker_handback *handback,
                                   const struct store_control *message)
 {
@@ -172,7 +175,7 @@ void worker_handback_note(struct worker_handback *handback,
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ handing back */
+/* ------------------------------------------------------------------------- handing back */
 
 static plasmon_status_t store_connect(const char *path, int *out_fd)
 {

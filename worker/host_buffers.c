@@ -22,7 +22,7 @@ struct worker_host_buffer {
     struct worker_host_buffers *buffers;
 };
 
-/* ------------------------------------------------------------------------------------------------ the thread */
+/* --------------------------------------------------------------------------- the thread */
 
 static struct worker_host_buffer *job_take(struct worker_host_buffers *buffers)
 {
@@ -69,7 +69,7 @@ static void *thread_main(void *user)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t worker_host_buffers_init(struct worker_host_buffers *buffers,
                                           struct device *device,
@@ -130,7 +130,7 @@ void worker_host_buffers_finish(struct worker_host_buffers *buffers)
     pl_mutex_finish(&buffers->lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ what the store says */
+/* ------------------------------------------------------------------ what the store says */
 
 static plasmon_status_t thread_start(struct worker_host_buffers *buffers)
 {
@@ -259,7 +259,7 @@ plasmon_status_t worker_host_buffers_take(struct worker_host_buffers *buffers,
                : pl_err_set(err, status, "host buffers: %s", pl_status_text(status));
 }
 
-/* ------------------------------------------------------------------------------------------------ what we say */
+/* -------------------------------------------------------------------------- what we say */
 
 /* Of those that the thread is at; what it is through with is said below. */
 static plasmon_status_t progress_tell(struct worker_host_buffers *buffers)
@@ -330,7 +330,7 @@ plasmon_status_t worker_host_buffers_idle(struct worker_host_buffers *buffers)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ launches */
+/* ----------------------------------------------------------------------------- launches */
 
 static bool inside(uint64_t limit, uint64_t offset, uint64_t bytes)
 {

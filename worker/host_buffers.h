@@ -1,14 +1,17 @@
 /*
- * Host buffers (store/host_buffer.h), the worker's side: mapped and registered when the store hands them over, looked up by number when a
- * launch names one, dropped when the store says so and the device has nothing to do.
+ * Host buffers (store/host_buffer.h), the worker's side: mapped and registered when the store hands
+ * them over, looked up by number when a launch names one, dropped when the store says so and the
+ * device has nothing to do.
  *
  *   handed over -> [registering, the store hears how far] -> [ready] -> drop -> [dropping] -> gone
  *                       \-> [failed], and the store knows why; what was registered stays so until it is dropped
  *
- * REGISTERING takes up to half a second a GiB (the pages are made and locked), so a thread of its own does it, beside launches; it does
- * not wait for streams, and goes piece by piece (device.h), so it holds nobody up for long. A client names a buffer when all workers have it, and the head that for
- * spilling as far as all workers have it; a worker that follows a dead one may be sent launches that
- * name bytes which it has not registered yet: they wait at the front of the queue. UNREGISTERING waits for every stream of the device, so it happens when nothing is enqueued
+ * REGISTERING takes up to half a second a GiB (the pages are made and locked), so a thread of its
+ * own does it, beside launches; it does not wait for streams, and goes piece by piece (device.h),
+ * so it holds nobody up for long. A client names a buffer when all workers have it, and the head
+ * that for spilling as far as all workers have it; a worker that follows a dead one may be sent
+ * launches that name bytes which it has not registered yet: they wait at the front of the queue.
+ * UNREGISTERING waits for every stream of the device, so it happens when nothing is enqueued
  * (worker_host_buffers_idle), and a device that always has something to do keeps what was freed.
  *
  * Threads: owner only (the worker's lock); the thread inside touches nothing but its buffer, and `progress`.
@@ -68,7 +71,10 @@ static inline bool worker_host_buffers_waiting(const struct worker_host_buffers 
 /* Nothing is enqueued: let go of what is to be dropped, and tell the store. */
 plasmon_status_t
 worker_host_buffers_idle(struct worker_host_buffers *buffers) PL_MUST_CHECK;
-/* Are these bytes of it still to be registered? Not if that failed, as far as the thread's answers were taken (worker_host_buffers_tell). */
+/*
+ * Are these bytes of it still to be registered? Not if that failed, as far as the thread's answers
+ * were taken (worker_host_buffers_tell).
+ */
 bool worker_host_buffers_locking(const struct worker_host_buffers *buffers, uint64_t id,
                                  uint64_t offset, uint64_t bytes);
 /* Where these bytes are; NULL, and err says why: ENOENT, ERANGE, or how registering failed. */

@@ -84,7 +84,7 @@ void worker_inline_finish(struct worker_inline *in)
     in->word = NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ slabs */
+/* -------------------------------------------------------------------------------- slabs */
 
 static uint64_t passed(const struct worker_inline *in)
 {
@@ -105,7 +105,10 @@ static struct inline_slab *slab_create(struct worker_inline *in)
     return slab;
 }
 
-/* The slab being filled, the oldest one if it was passed and holds no read that nobody collected, or a new one. */
+/*
+ * The slab being filled, the oldest one if it was passed and holds no read that nobody collected,
+ * or a new one.
+ */
 static struct inline_slab *slab_for(struct worker_inline *in, uint64_t bytes)
 {
     struct inline_slab *slab;
@@ -142,7 +145,7 @@ static uint8_t *room(struct worker_inline *in, uint64_t bytes)
     return memory;
 }
 
-/* ------------------------------------------------------------------------------------------------ pieces */
+/* ------------------------------------------------------------------------------- pieces */
 
 plasmon_status_t worker_inline_put(struct worker_inline *in, struct device_stream *stream,
                                    struct device_ptr dst, const uint8_t *bytes,

@@ -1,10 +1,10 @@
 /*
- * Bytes that travel inside messages: puts on their way to the device, reads on their way back. Each lies in host memory that is
- * registered with the device until its stream has passed it.
+ * Bytes that travel inside messages: puts on their way to the device, reads on their way back. Each
+ * lies in host memory that is registered with the device until its stream has passed it.
  *
- * Memory comes in slabs that are filled from the front and used again once the last of their bytes was passed. How far a stream is
- * says a word that the stream writes after each piece. The slabs are as many as the launches that the head lets be outstanding
- * need, and are kept.
+ * Memory comes in slabs that are filled from the front and used again once the last of their bytes
+ * was passed. How far a stream is says a word that the stream writes after each piece. The slabs
+ * are as many as the launches that the head lets be outstanding need, and are kept.
  *
  * Threads: owner only (the worker's lock).
  */

@@ -76,7 +76,7 @@ void worker_lanes_finish(struct worker_lanes *lanes)
     pl_mutex_finish(&lanes->lent_lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ lanes come */
+/* --------------------------------------------------------------------------- lanes come */
 
 plasmon_status_t worker_lanes_open(struct worker_lanes *lanes)
 {
@@ -207,7 +207,7 @@ static void lent_take(struct worker_lanes *lanes)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ requests */
+/* ----------------------------------------------------------------------------- requests */
 
 /* Where the request's bytes are on the device, if it makes sense. */
 static plasmon_status_t request_check(const struct worker_lanes *lanes,
@@ -318,7 +318,10 @@ void worker_lanes_serve(struct worker_lanes *lanes)
         for (uint32_t i = 0; i < STORE_LANE_SLOTS; i++) {
             uint64_t asked = store_lane_asked(lane->shared, i);
 
-            /* While one is on the device its client has nothing to say: two writes to one word could cross. */
+            /*
+             * While one is on the device its client has nothing to say: two writes to one word
+             * could cross.
+             */
             if ((lane->running & 1u << i) == 0 &&
                 asked > store_lane_done(lane->shared, i)) {
                 request_take(lanes, lane, i, asked);
@@ -327,7 +330,7 @@ void worker_lanes_serve(struct worker_lanes *lanes)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ questions */
+/* ---------------------------------------------------------------------------- questions */
 
 bool worker_lanes_busy(struct worker_lanes *lanes)
 {

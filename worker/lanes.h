@@ -1,16 +1,18 @@
 /*
- * Lanes of clients (store/lane.h), the device's side: requests come in, copies go to two streams that nothing else uses, one a
- * direction. A lane is mapped and registered when the store says that it is there, and stays until the process ends.
+ * Lanes of clients (store/lane.h), the device's side: requests come in, copies go to two streams
+ * that nothing else uses, one a direction. A lane is mapped and registered when the store says that
+ * it is there, and stays until the process ends.
  *
- * WHAT A REQUEST MAY TOUCH  A put: a buffer that is being written and was made for a client. A get: any buffer of that generation;
- * that its bytes are right is the matter of the client, which pinned it when it was sealed. Everything in a request is checked,
- * for it is in memory that a client writes.
+ * WHAT A REQUEST MAY TOUCH  A put: a buffer that is being written and was made for a client. A get:
+ * any buffer of that generation; that its bytes are right is the matter of the client, which pinned
+ * it when it was sealed. Everything in a request is checked, for it is in memory that a client
+ * writes.
  *
- * A buffer that is freed while a put's copy into it is on its way (its client died) keeps its memory until the copy is over:
- * worker_lanes_write().
+ * A buffer that is freed while a put's copy into it is on its way (its client died) keeps its
+ * memory until the copy is over: worker_lanes_write().
  *
- * Lanes of our own are for clients of other hosts, whose bytes threads of this process bring (bulk_clients.h): the same in all but where
- * they come from. They are lent by any thread.
+ * Lanes of our own are for clients of other hosts, whose bytes threads of this process bring
+ * (bulk_clients.h): the same in all but where they come from. They are lent by any thread.
  *
  * Threads: owner only (the worker's lock), unless it says otherwise.
  */
@@ -44,7 +46,10 @@ plasmon_status_t worker_lanes_init(struct worker_lanes *lanes, struct device *de
                                    struct worker_memory *memory,
                                    struct transfer_counters *counters) PL_MUST_CHECK;
 void worker_lanes_finish(struct worker_lanes *lanes); /* waits for the streams */
-/* Make the streams now and not with the first lane: on a GPU, where streams that wait may hold up what makes others. */
+/*
+ * Make the streams now and not with the first lane: on a GPU, where streams that wait may hold up
+ * what makes others.
+ */
 plasmon_status_t worker_lanes_open(struct worker_lanes *lanes) PL_MUST_CHECK;
 /* Map what the store sent. */
 plasmon_status_t worker_lanes_take(struct worker_lanes *lanes,

@@ -1,9 +1,10 @@
 /*
  * A launch, copied out of its message into one allocation.
  *
- * wire/ has checked numbers, shapes and that views and pieces lie inside their frames; what only this device can know is checked
- * here: that buffers are ours, that a launch waits for nothing that comes after it, that each kind has the operands it needs.
- * Sizes are powers of two from free lists: in steady state no launch costs a malloc.
+ * wire/ has checked numbers, shapes and that views and pieces lie inside their frames; what only
+ * this device can know is checked here: that buffers are ours, that a launch waits for nothing that
+ * comes after it, that each kind has the operands it needs. Sizes are powers of two from free
+ * lists: in steady state no launch costs a malloc.
  */
 #include "worker/core_int.h"
 
@@ -15,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------ FIFOs */
+/* -------------------------------------------------------------------------------- FIFOs */
 
 void worker_fifo_push(struct worker_fifo *fifo, struct worker_launch *launch)
 {
@@ -42,7 +43,7 @@ struct worker_launch *worker_fifo_pop(struct worker_fifo *fifo)
     return launch;
 }
 
-/* ------------------------------------------------------------------------------------------------ memory */
+/* ------------------------------------------------------------------------------- memory */
 
 /* Every part starts at a multiple of 8. */
 static size_t part(size_t *io_bytes, size_t count, size_t item_bytes)
@@ -169,7 +170,7 @@ static struct worker_launch *launch_layout(struct worker_core *core,
     return launch;
 }
 
-/* ------------------------------------------------------------------------------------------------ operands */
+/* ----------------------------------------------------------------------------- operands */
 
 static void box_get(size_t n, const int64_t *numbers, struct pl_box *out_box)
 {
@@ -181,7 +182,10 @@ static void box_get(size_t n, const int64_t *numbers, struct pl_box *out_box)
     }
 }
 
-/* What the kernel sees: the view's counts, strides of the frame times the view's steps, the place of its first element. */
+/*
+ * What the kernel sees: the view's counts, strides of the frame times the view's steps, the place
+ * of its first element.
+ */
 void worker_operand_aim(struct worker_operand *operand, size_t n_view, const int64_t *view)
 {
     struct kernel_arg *arg = &operand->arg;
@@ -302,7 +306,7 @@ static plasmon_status_t piece_get(const struct worker_launch *launch,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ kinds */
+/* -------------------------------------------------------------------------------- kinds */
 
 /* The one operand of every kind but RUN and SKIP: is it written, and to its end? */
 static bool only_operand_writes(const struct worker_launch *launch)
@@ -476,7 +480,7 @@ plasmon_status_t worker_launch_create(struct worker_core *core,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ nodes of graphs */
+/* ---------------------------------------------------------------------- nodes of graphs */
 
 static plasmon_status_t node_operand_get(const Plasmon__V1__Operand *message,
                                          struct worker_operand *operand,
@@ -533,7 +537,7 @@ plasmon_status_t worker_node_create(struct worker_core *core,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ failure, text */
+/* ------------------------------------------------------------------------ failure, text */
 
 void worker_launch_fail(struct worker_launch *launch, plasmon_status_t status,
                         const char *format, ...)

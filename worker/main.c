@@ -27,20 +27,21 @@
 #define CACHE_BYTES_MAX (UINT64_C(512) << 20)
 
 /*
- * How many bytes of work before somebody who waits is told: about 40 us of a GPU at 3 TB/s, 100 us of a CPU. A signal takes 2.6 us of a GPU's
- * stream (limits), so that is 6%. Bytes that come over a link count eightfold (enqueue.c).
+ * How many bytes of work before somebody who waits is told: about 40 us of a GPU at 3 TB/s, 100 us
+ * of a CPU. A signal takes 2.6 us of a GPU's stream (limits), so that is 6%. Bytes that come over a
+ * link count eightfold (enqueue.c).
  */
-#define MARK_BYTES \
-    (UINT64_C(1) << 20) /* 20 us of a link; what a mark costs is not seen beside that */
+/* 20 us of a link; what a mark costs is not seen beside that */
+#define MARK_BYTES        (UINT64_C(1) << 20)
 #define SIGNAL_BYTES_CUDA (UINT64_C(128) << 20)
 #define SIGNAL_BYTES_CPU  (UINT64_C(1) << 20)
 #define LARGE_COPY_BYTES  (UINT64_C(32) << 20) /* streams.c says why */
 
-/* ------------------------------------------------------------------------------------------------ set-up */
+/* ------------------------------------------------------------------------------- set-up */
 
 /*
- * On a CPU stream's thread, before the stream's word can say that the launch is over: whatever becomes of this process, its successor
- * knows that what was to be made is not right.
+ * On a CPU stream's thread, before the stream's word can say that the launch is over: whatever
+ * becomes of this process, its successor knows that what was to be made is not right.
  */
 static void launch_failed(void *user, uint64_t seq)
 {
@@ -59,8 +60,8 @@ static void device_opened(void *user, enum device_open_step step)
 }
 
 /*
- * Somebody waits for what the worker before us left undone, or the whole host. cuBLAS takes longer to start than all the rest, and not everybody needs
- * it; a first worker and a spare have the time.
+ * Somebody waits for what the worker before us left undone, or the whole host. cuBLAS takes longer
+ * to start than all the rest, and not everybody needs it; a first worker and a spare have the time.
  */
 static bool in_haste(const struct worker_options *options)
 {
@@ -358,8 +359,9 @@ static void faults_arm(const struct worker_options *options, bool spare)
 }
 
 /*
- * Do ahead what can be done without the store's memory, then wait until it is our turn. A device that cannot be opened beside its worker (a GPU
- * in the exclusive mode, or without memory for another context) is opened then.
+ * Do ahead what can be done without the store's memory, then wait until it is our turn. A device
+ * that cannot be opened beside its worker (a GPU in the exclusive mode, or without memory for
+ * another context) is opened then.
  */
 static plasmon_status_t spare_wait(struct worker_daemon *daemon, struct pl_err *err)
 {
@@ -475,7 +477,10 @@ static int probe_here(bool slice, uint32_t first, uint32_t named)
     return 0;
 }
 
-/* In a process of its own, for the driver shows one alone to each. Its lines come before those of the next. */
+/*
+ * In a process of its own, for the driver shows one alone to each. Its lines come before those of
+ * the next.
+ */
 static void probe_slice(uint32_t ordinal)
 {
     struct pl_err err = {.status = PLASMON_OK};
@@ -510,7 +515,10 @@ static int probe(void)
     return slices > 0 ? 0 : probe_here(false, 0, device_visible_count());
 }
 
-/* What the store gave us is not for compilers that we start: one that outlives us would hold the mark that we live, and our sockets. */
+/*
+ * What the store gave us is not for compilers that we start: one that outlives us would hold the
+ * mark that we live, and our sockets.
+ */
 static void descriptors_keep(void)
 {
     for (int i = 0; i < STORE_SPAWN_FDS_MAX; i++) {
@@ -552,7 +560,10 @@ int main(int argc, char **argv)
     }
 
     descriptors_keep();
-    /* Before the driver starts: with its default of 8 queues, 8 waiting streams would stop every kernel (limits.md). */
+    /*
+     * Before the driver starts: with its default of 8 queues, 8 waiting streams would stop every
+     * kernel (limits.md).
+     */
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); /* no memory: slower, not wrong */
     if (options.probe) {
         return probe();

@@ -1,18 +1,23 @@
 /*
  * Marks: points in a stream that another one can wait for, with work of the first one behind them.
  *
- * A join waits for all that its stream holds by then. A program that puts ten large arrays and works on each has ten copies in the stream
- * when the first kernel goes in; behind a join, that kernel would begin after the last copy, and the way back to the host would lie idle
- * meanwhile. So behind a large copy there is a mark, and behind whatever waited for one: a kernel between two copies is as much part of
- * the pipeline.
+ * A join waits for all that its stream holds by then. A program that puts ten large arrays and
+ * works on each has ten copies in the stream when the first kernel goes in; behind a join, that
+ * kernel would begin after the last copy, and the way back to the host would lie idle meanwhile. So
+ * behind a large copy there is a mark, and behind whatever waited for one: a kernel between two
+ * copies is as much part of the pipeline.
  *
- * And a mark is put before a function that takes long, if there is none yet behind what lies before it: of several launches that wait for one, the first follows it
- * in its stream, and the others, which get streams of their own, would wait for that one too. (Eight products of a vector: the first two ran alone, and took a tenth
- * of the time of all.) Elsewhere there are none, since each costs the stream something and chains of short kernels would pay for it.
+ * And a mark is put before a function that takes long, if there is none yet behind what lies before
+ * it: of several launches that wait for one, the first follows it in its stream, and the others,
+ * which get streams of their own, would wait for that one too. (Eight products of a vector: the
+ * first two ran alone, and took a tenth of the time of all.) Elsewhere there are none, since each
+ * costs the stream something and chains of short kernels would pay for it.
  *
- * A wait for a mark is a join that waits for less. So it adds no way to hang (docs/ordering.md). Where a join is needed for more than order, behind the write
- * of a word, the mark must be behind that write. A launch that overwrites what a large copy takes to host memory needs just that, and programs that work on ten
- * arrays in turn, again and again, have nine more copies in the stream by then: so behind such a copy the word is written before the mark.
+ * A wait for a mark is a join that waits for less. So it adds no way to hang (docs/ordering.md).
+ * Where a join is needed for more than order, behind the write of a word, the mark must be behind
+ * that write. A launch that overwrites what a large copy takes to host memory needs just that, and
+ * programs that work on ten arrays in turn, again and again, have nine more copies in the stream by
+ * then: so behind such a copy the word is written before the mark.
  */
 #include "worker/core_int.h"
 

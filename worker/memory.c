@@ -1,18 +1,21 @@
 /*
- * CHUNKS LIE SIDE BY SIDE, in the address space of whoever maps them, and are never taken away: those that results go to from the
- * start of the arena upwards, those that clients may write from its end downwards. So what is free in two neighbours is one hole, a block
- * may span chunks, and nobody who maps one ever loses it. (docs/lifetimes.md says why not the other way round.)
+ * CHUNKS LIE SIDE BY SIDE, in the address space of whoever maps them, and are never taken away:
+ * those that results go to from the start of the arena upwards, those that clients may write from
+ * its end downwards. So what is free in two neighbours is one hole, a block may span chunks, and
+ * nobody who maps one ever loses it. (docs/lifetimes.md says why not the other way round.)
  *
- * CHUNK SIZES. Measured (limits.md): mapping on a peer costs 0.05 ms up to 64 MiB and 8.3 ms from 1 GiB on, whatever the size.
- * So: 64 MiB until there are 2 GiB of them, so that small programs take little and peers map at once; 1 GiB from then on, which keeps
- * the number of descriptors low and costs a peer 8 ms in the background; more if a block wants more. A device that is nearly full
+ * CHUNK SIZES. Measured (limits.md): mapping on a peer costs 0.05 ms up to 64 MiB and 8.3 ms from 1
+ * GiB on, whatever the size. So: 64 MiB until there are 2 GiB of them, so that small programs take
+ * little and peers map at once; 1 GiB from then on, which keeps the number of descriptors low and
+ * costs a peer 8 ms in the background; more if a block wants more. A device that is nearly full
  * gives smaller ones, down to what is missing.
  *
- * Order when growing: make, map, hand the descriptor to the store, and when it says that it keeps it (CHUNKS_KEPT) list in the table and
- * hand to the arena. So what the table lists the next worker is given, wherever this one dies, and nothing is allocated in memory that would
- * die with us: a store that is dead reads nothing, and what waits for it in its socket is gone. One chunk at a time is on its
- * way; without a store it stays there, and goes with all that is handed back to the next one. A store that does not read is sent it when it
- * does.
+ * Order when growing: make, map, hand the descriptor to the store, and when it says that it keeps
+ * it (CHUNKS_KEPT) list in the table and hand to the arena. So what the table lists the next worker
+ * is given, wherever this one dies, and nothing is allocated in memory that would die with us: a
+ * store that is dead reads nothing, and what waits for it in its socket is gone. One chunk at a
+ * time is on its way; without a store it stays there, and goes with all that is handed back to the
+ * next one. A store that does not read is sent it when it does.
  */
 #include "worker/memory.h"
 
@@ -27,8 +30,8 @@
 
 #define CHUNK_SMALL_BYTES (UINT64_C(64) << 20)
 #define CHUNK_LARGE_BYTES (UINT64_C(1) << 30)
-#define CHUNK_SMALL_TOTAL \
-    (UINT64_C(2) << 30) /* reserved in small ones before large ones come */
+/* reserved in small ones before large ones come */
+#define CHUNK_SMALL_TOTAL (UINT64_C(2) << 30)
 /* A peer listed the chunk before we were told of it: its message is on the way. */
 #define CHUNK_WAIT_NS (UINT64_C(2) * 1000 * 1000 * 1000)
 
@@ -72,7 +75,7 @@ struct worker_memory {
     struct peer_arena peers[STORE_HOST_DEVICE_MAX];
 };
 
-/* ------------------------------------------------------------------------------------------------ peers' chunks */
+/* ------------------------------------------------------------------------ peers' chunks */
 
 /* The chunk in which this offset lies. */
 static struct peer_chunk *chunk_find_locked(struct worker_memory *memory,
@@ -264,7 +267,7 @@ plasmon_status_t worker_memory_peer(struct worker_memory *memory, uint32_t host_
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ our own chunks */
+/* ----------------------------------------------------------------------- our own chunks */
 
 struct device_ptr worker_memory_own(const struct worker_memory *memory, uint64_t offset)
 {
@@ -462,7 +465,7 @@ plasmon_status_t worker_memory_grow(struct worker_memory *memory, uint32_t pool,
     return status == PLASMON_OK ? PLASMON_EAGAIN : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 static bool peers_reachable(struct device *device, const struct worker_shared *shared)
 {

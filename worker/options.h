@@ -26,8 +26,11 @@ struct worker_options {
     const char *tls_key;
     const char *tls_ca;
     const char *bulk_ports; /* NULL: any */
-    const char *
-        spare; /* process, context, or next (a context and no cuBLAS, in a hurry): go so far, then wait for BEGIN; NULL: no spare */
+    /*
+     * process, context, or next (a context and no cuBLAS, in a hurry): go so far, then wait for
+     * BEGIN; NULL: no spare
+     */
+    const char *spare;
     uint32_t incarnation;
     bool allow_source;       /* run C text of clients */
     const char *library_dir; /* NULL: load no libraries */

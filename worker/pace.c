@@ -11,12 +11,12 @@
  * these functions take long; less than half: they do not. What takes long counts as so much work that a
  * word goes in before it and behind it (enqueue.c). A word costs a GPU 2.6 us, a 400th of LONG_NS.
  *
- * Where one of them waited for another stream or device, nobody knows for how long, and they are not
- * taken to be long. A host that is busy looks late, so a few milliseconds have to be seen three times in a row; SURE_NS or
- * more on average are believed at once. A wrong guess, as of short functions in a batch with a long one,
- * costs words. It is taken back when they are seen alone, which they are the next time, for each has its
- * own word then. Which functions they are is remembered in a small table, by address, where one may take
- * another's place.
+ * Where one of them waited for another stream or device, nobody knows for how long, and they are
+ * not taken to be long. A host that is busy looks late, so a few milliseconds have to be seen three
+ * times in a row; SURE_NS or more on average are believed at once. A wrong guess, as of short
+ * functions in a batch with a long one, costs words. It is taken back when they are seen alone,
+ * which they are the next time, for each has its own word then. Which functions they are is
+ * remembered in a small table, by address, where one may take another's place.
  */
 #include "worker/core_int.h"
 

@@ -11,7 +11,10 @@
 #include "worker/executor.h"
 #include "worker/pair_news.h"
 
-/* From when both sides have begun; NCCL takes a tenth of a second, the first time a second or two (its kernels are loaded). */
+/*
+ * From when both sides have begun; NCCL takes a tenth of a second, the first time a second or two
+ * (its kernels are loaded).
+ */
 #define OPEN_TIMEOUT_MS 30000u
 
 static struct transfer_pair_key key_of(const struct worker_pair_key *key)
@@ -27,7 +30,7 @@ static_assert((int)WORKER_LANE_SENDS == (int)TRANSFER_LANE_SENDS &&
                   (int)WORKER_LANE_TEAMS == (int)TRANSFER_LANE_TEAMS,
               "the same lanes");
 
-/* ------------------------------------------------------------------------------------------------ the host route instead */
+/* --------------------------------------------------------------- the host route instead */
 
 static plasmon_status_t stage_send(struct worker_executor *executor,
                                    struct device_stream *stream,
@@ -93,7 +96,7 @@ static void stuck(void *user, const char *text)
     executor->reports->stuck(executor->reports->user, text);
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t worker_pairs_start(struct worker_executor *executor, const char *address,
                                     struct pl_err *err)
@@ -154,9 +157,15 @@ void worker_pairs_environment(const char *address, uint32_t host_device)
     const char *split = getenv("PLASMON_NCCL_SPLIT_HOST");
     char name[64]     = "=lo";
 
-    /* No memory for any of these: NCCL chooses for itself, and what it must not use is refused again where it is loaded. */
+    /*
+     * No memory for any of these: NCCL chooses for itself, and what it must not use is refused
+     * again where it is loaded.
+     */
     (void)setenv("NCCL_NVLS_ENABLE", "0", 1);
-    /* What it listens on neither authenticates nor encrypts: the interface that was declared private, or none at all. */
+    /*
+     * What it listens on neither authenticates nor encrypts: the interface that was declared
+     * private, or none at all.
+     */
     if (address == NULL || strcmp(address, "none") == 0 ||
         interface_of(address, name, sizeof(name))) {
         (void)setenv("NCCL_SOCKET_IFNAME", name, 0);
@@ -174,11 +183,11 @@ void worker_pairs_environment(const char *address, uint32_t host_device)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the core's ops */
+/* ----------------------------------------------------------------------- the core's ops */
 
 /*
- * What the host route instead will need, while nothing is on the device: page-locking waits for an abort that is under way, and that for
- * streams that wait for halves which go that way.
+ * What the host route instead will need, while nothing is on the device: page-locking waits for an
+ * abort that is under way, and that for streams that wait for halves which go that way.
  */
 static plasmon_status_t prepare(struct worker_executor *executor,
                                 const struct worker_pair_key *key,
@@ -319,7 +328,7 @@ void worker_pair_op_report(void *user, const struct worker_pair_report *report)
     executor->reports->pair(executor->reports->user, report);
 }
 
-/* ------------------------------------------------------------------------------------------------ news */
+/* --------------------------------------------------------------------------------- news */
 
 static void news_take(struct worker_executor *executor,
                       const struct transfer_pair_news *news)

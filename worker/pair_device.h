@@ -20,8 +20,8 @@ plasmon_status_t worker_pairs_start(struct worker_executor *executor, const char
 /* What happened since: the core is told, and through it the head. */
 void worker_pairs_collect(struct worker_executor *executor);
 /*
- * NCCL reads its settings from the environment when it is loaded; before any thread is there. address as above. What the operator set stays, but
- * for NCCL_NVLS_ENABLE.
+ * NCCL reads its settings from the environment when it is loaded; before any thread is there.
+ * address as above. What the operator set stays, but for NCCL_NVLS_ENABLE.
  */
 void worker_pairs_environment(const char *address, uint32_t host_device);
 

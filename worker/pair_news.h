@@ -8,8 +8,8 @@
 #include "worker/core.h"
 
 /*
- * The core hears it; or it is for the head: true, and *out_report is set, which borrows from news. Not TRANSFER_PAIR_TURN, which is for whoever has the
- * pairs: false, and nobody hears it.
+ * The core hears it; or it is for the head: true, and *out_report is set, which borrows from news.
+ * Not TRANSFER_PAIR_TURN, which is for whoever has the pairs: false, and nobody hears it.
  *
  * Threads: the core's.
  */

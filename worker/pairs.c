@@ -1,29 +1,38 @@
 /*
- * Pairs in the one order. A pair is a communicator from one device to one other (transfer/pair.h); the head opens and closes it with launches
- * that, like the halves of a transfer, share one order number on the two devices.
+ * Pairs in the one order. A pair is a communicator from one device to one other (transfer/pair.h);
+ * the head opens and closes it with launches that, like the halves of a transfer, share one order
+ * number on the two devices.
  *
- *   OPEN, CLOSE   at the front, when nothing is on the device: making and ending a communicator blocks while a stream of the device
- *                 waits. Nothing is enqueued before it is open, or is known not to be
- *   SEND, RECV    at the front, when the pair is open, what the launch waits for is done as the host sees it, and its lane has room: then its
- *                 operation goes on the lane at once. So lanes are filled in the one order, and wait for nothing but the other side's
+ *   OPEN, CLOSE   at the front, when nothing is on the device: making and ending a communicator
+ *                 blocks while a stream of the device waits. Nothing is enqueued before it is open,
+ *                 or is known not to be
+ *   SEND, RECV    at the front, when the pair is open, what the launch waits for is done as the
+ *                 host sees it, and its lane has room: then its operation goes on the lane at once.
+ *                 So lanes are filled in the one order, and wait for nothing but the other side's
  *                 operation with the same number
  *
- * BROKEN, DECIDED, STAGED. The head says that a pair is broken, on both sides. Each marks it, and the receiver aborts. From the mark on a receiver knows what
- * came by the pair: the rest goes by the host route, each half when its operation has left the device (transfer/lane.h). It reports that when it
- * has reported all that came; then the head tells the sender, which aborts, and whose halves go that way likewise. (Not before: operations of an aborted
- * sender tell the receiver that all bytes came.) No half waits until nothing of the pair is
- * on a device. Halves that are not enqueued yet wait at the front
- * meanwhile. Whatever is said of an epoch holds for earlier ones, too: there is a next one only when the one before is over.
+ * BROKEN, DECIDED, STAGED. The head says that a pair is broken, on both sides. Each marks it, and
+ * the receiver aborts. From the mark on a receiver knows what came by the pair: the rest goes by
+ * the host route, each half when its operation has left the device (transfer/lane.h). It reports
+ * that when it has reported all that came; then the head tells the sender, which aborts, and whose
+ * halves go that way likewise. (Not before: operations of an aborted sender tell the receiver that
+ * all bytes came.) No half waits until nothing of the pair is on a device. Halves that are not
+ * enqueued yet wait at the front meanwhile. Whatever is said of an epoch holds for earlier ones,
+ * too: there is a next one only when the one before is over.
  *
- * FREED is what is left when nothing else is on the device (worker_pairs_freed): the driver waits for that in the call, and holds up copies meanwhile, for which
- * something on the device might wait. An OPEN or CLOSE, which waits for that, too, comes behind it; else it is done when there is nothing to do.
+ * FREED is what is left when nothing else is on the device (worker_pairs_freed): the driver waits
+ * for that in the call, and holds up copies meanwhile, for which something on the device might
+ * wait. An OPEN or CLOSE, which waits for that, too, comes behind it; else it is done when there is
+ * nothing to do.
  *
- * TEAMS are communicators of several devices, for launches that all of them have and that each of them could do alone: a COPY with a function,
- * of members that nobody writes before all are done. They live like pairs, and a part goes on its lane like a half. When one is broken
- * all mark it, and say so (DECIDED); when all have (STAGED) they abort. What ended before the mark is done, and each device does the rest of its own by
- * itself (worker_core_alone).
+ * TEAMS are communicators of several devices, for launches that all of them have and that each of
+ * them could do alone: a COPY with a function, of members that nobody writes before all are done.
+ * They live like pairs, and a part goes on its lane like a half. When one is broken all mark it,
+ * and say so (DECIDED); when all have (STAGED) they abort. What ended before the mark is done, and
+ * each device does the rest of its own by itself (worker_core_alone).
  *
- * A worker that was restarted has no pair. The head tells it which are broken before it sends launches that name them.
+ * A worker that was restarted has no pair. The head tells it which are broken before it sends
+ * launches that name them.
  */
 #include "worker/core_int.h"
 
@@ -131,7 +140,7 @@ static void report(struct worker_core *core, const struct worker_pair_key *key,
     core->config.ops->report_pair(core->config.user, &it);
 }
 
-/* ------------------------------------------------------------------------------------------------ the end of a pair */
+/* -------------------------------------------------------------------- the end of a pair */
 
 /* What of it is under way goes by the host route. The first launch that did not come by the pair; 0: none. */
 static uint64_t stage(struct worker_core *core, struct worker_comm *pair, uint64_t epoch)
@@ -193,8 +202,9 @@ void worker_pair_received(struct worker_core *core, const struct worker_launch *
 }
 
 /*
- * What ends from now on is not believed. Aborted is at once only who writes to nobody: a receiver, and who has no operation yet. The operations of
- * others tell, when they are aborted, those who read that all is there.
+ * What ends from now on is not believed. Aborted is at once only who writes to nobody: a receiver,
+ * and who has no operation yet. The operations of others tell, when they are aborted, those who
+ * read that all is there.
  */
 static void mark(struct worker_core *core, struct worker_comm *pair, uint64_t epoch)
 {
@@ -214,8 +224,8 @@ static void mark(struct worker_core *core, struct worker_comm *pair, uint64_t ep
 }
 
 /*
- * A receiver says that it has marked only after it said what it did get by the pair: what the sender does not know to be over it sends again, into
- * slots that may be somebody else's by then.
+ * A receiver says that it has marked only after it said what it did get by the pair: what the
+ * sender does not know to be over it sends again, into slots that may be somebody else's by then.
  */
 static void take_broken(struct worker_core *core, struct worker_comm *pair, uint64_t epoch)
 {
@@ -277,7 +287,7 @@ plasmon_status_t worker_pairs_take(struct worker_core *core,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ what became of it */
+/* -------------------------------------------------------------------- what became of it */
 
 /* Its OPEN is at the front: nothing went since. */
 static void open_fail(struct worker_core *core, const struct worker_comm *pair,
@@ -359,7 +369,7 @@ void worker_core_pair_quiet(struct worker_core *core, const struct worker_pair_k
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the front */
+/* ---------------------------------------------------------------------------- the front */
 
 static bool wait_for_pair(struct worker_core *core)
 {
@@ -537,8 +547,10 @@ static bool close_front(struct worker_core *core, struct worker_comm *pair,
 }
 
 /*
- * Launch `seq` of this device is a part of the same team, and on its lane: what it makes is there when the next operation on the lane begins, and nobody need have seen
- * that before (docs/collectives.md says why it can be believed). One by another communicator might have to be done again when this one has read what it left.
+ * Launch `seq` of this device is a part of the same team, and on its lane: what it makes is there
+ * when the next operation on the lane begins, and nobody need have seen that before
+ * (docs/collectives.md says why it can be believed). One by another communicator might have to be
+ * done again when this one has read what it left.
  */
 bool worker_joint_ahead(const struct worker_core *core, const struct worker_launch *launch,
                         uint64_t seq)
@@ -609,7 +621,7 @@ bool worker_pair_front(struct worker_core *core, struct worker_launch *launch)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ moving */
+/* ------------------------------------------------------------------------------- moving */
 
 bool worker_pair_usable(struct worker_core *core, const struct worker_launch *launch)
 {
@@ -625,8 +637,8 @@ bool worker_pair_usable(struct worker_core *core, const struct worker_launch *la
 }
 
 /*
- * Its launch's stream waits for one word and then has others to write, so its own goes in with them. A span ends before the word, and a launch that
- * failed is marked as such before it.
+ * Its launch's stream waits for one word and then has others to write, so its own goes in with
+ * them. A span ends before the word, and a launch that failed is marked as such before it.
  */
 static bool signals_itself(const struct worker_launch *launch)
 {
@@ -643,8 +655,9 @@ static plasmon_status_t moved(struct worker_core *core, struct worker_launch *la
 }
 
 /*
- * One of ours is not on the lane. Operations meet in their order, so the next one would meet what the other side has there for this one, and end well with other bytes.
- * The head hears that something failed, and breaks it.
+ * One of ours is not on the lane. Operations meet in their order, so the next one would meet what
+ * the other side has there for this one, and end well with other bytes. The head hears that
+ * something failed, and breaks it.
  */
 static void doubt(struct worker_core *core, const struct worker_launch *launch)
 {
@@ -677,8 +690,8 @@ plasmon_status_t worker_pair_enqueue(struct worker_core *core, struct worker_lau
 }
 
 /*
- * What a team is to do follows from what each would do alone: `combine` of all of the members, or of as large a part of each, or `concatenate`.
- * false: nothing that a team does.
+ * What a team is to do follows from what each would do alone: `combine` of all of the members, or
+ * of as large a part of each, or `concatenate`. false: nothing that a team does.
  */
 static bool joint_kind(const struct worker_launch *launch,
                        const struct worker_piece *member, uint32_t *out_kind)
@@ -696,7 +709,10 @@ static bool joint_kind(const struct worker_launch *launch,
            (gives == to->bytes || gives == to->bytes * launch->piece_count);
 }
 
-/* From each of the others: 2 (n - 1) / n of a member come to a device that gets all of it, else what it gets less its own. */
+/*
+ * From each of the others: 2 (n - 1) / n of a member come to a device that gets all of it, else
+ * what it gets less its own.
+ */
 static uint64_t comes_by(const struct worker_launch *launch, uint32_t kind)
 {
     uint64_t bytes = launch->operands[0].bytes;
@@ -706,7 +722,10 @@ static uint64_t comes_by(const struct worker_launch *launch, uint32_t kind)
                                        : bytes;
 }
 
-/* What one can fail for is looked at before its operation goes on the lane: the others are not to wait for it. */
+/*
+ * What one can fail for is looked at before its operation goes on the lane: the others are not to
+ * wait for it.
+ */
 plasmon_status_t worker_joint_enqueue(struct worker_core *core,
                                       struct worker_launch *launch, uint32_t stream,
                                       struct pl_err *err)

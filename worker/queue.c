@@ -1,23 +1,28 @@
 /*
- * The front of the queue. Launches leave in order of seq, and each only when nothing it needs is open any more:
+ * The front of the queue. Launches leave in order of seq, and each only when nothing it needs is
+ * open any more:
  *
  *   1. every launch of another device that it waits for is published, so that a stream may wait for it
  *   2. its function exists and takes its arguments
  *   3. memory for all its fresh buffers and its scratch is in hand, all or nothing
  *   4. no reader holds a buffer that it overwrites
- *   5. a graph that must be recorded finds the words of all that is enqueued written, for instantiating one was seen to wait for what the device
- *      has under way, which may wait for another device, and that for one of these words; and with pairs (pairs.c) the device quiet, for what
- *      NCCL's kernels wait for is the other device's part, which may wait for us
- *   6. there is room on the device: WORKER_DEPTH launches; one, for what comes again after a restart; and WORKER_OPERATIONS operations in its
- *      stream, if that has anything in it
- *   7. the host memory that it copies from or to is page-locked: a worker that follows a dead one page-locks beside its first launches
- *   8. half of a transfer by a pair, or a part of what a team does: the pair or team is open, its input is complete, and there is room on
- *      its lane (pairs.c)
- *   9. few recordings of graphs that are gone wait to be destroyed, for which the device must be quiet (graph.c)
+ *   5. a graph that must be recorded finds the words of all that is enqueued written, for
+ *      instantiating one was seen to wait for what the device has under way, which may wait for
+ *      another device, and that for one of these words; and with pairs (pairs.c) the device quiet,
+ *      for what NCCL's kernels wait for is the other device's part, which may wait for us
+ *   6. there is room on the device: WORKER_DEPTH launches; one, for what comes again after a
+ *      restart; and WORKER_OPERATIONS operations in its stream, if that has anything in it
+ *   7. the host memory that it copies from or to is page-locked: a worker that follows a dead one
+ *      page-locks beside its first launches
+ *   8. half of a transfer by a pair, or a part of what a team does: the pair or team is open, its
+ *      input is complete, and there is room on its lane (pairs.c)
+ *   9. few recordings of graphs that are gone wait to be destroyed, for which the device must be
+ *      quiet (graph.c)
  *
- * A launch that failed (here, cancelled, or starved) skips 2 to 5 and 7 but not 1: "done" must still mean that all it names is done. What it
- * was to make is made, if there is room (worker_buffers_make_anyway), so it too may wait for a chunk.
- * Nothing behind the front is looked at. docs/ordering.md shows why waiting here cannot hang.
+ * A launch that failed (here, cancelled, or starved) skips 2 to 5 and 7 but not 1: "done" must
+ * still mean that all it names is done. What it was to make is made, if there is room
+ * (worker_buffers_make_anyway), so it too may wait for a chunk. Nothing behind the front is looked
+ * at. docs/ordering.md shows why waiting here cannot hang.
  */
 #include "worker/core_int.h"
 
@@ -97,8 +102,8 @@ static void look_for_room(struct worker_core *core)
 }
 
 /*
- * Is there room on the device for one more? What a restarted worker is sent again goes one at a time, and the first new launch after
- * it. Whatever is waited for here has a smaller number.
+ * Is there room on the device for one more? What a restarted worker is sent again goes one at a
+ * time, and the first new launch after it. Whatever is waited for here has a smaller number.
  */
 static bool room(struct worker_core *core)
 {
@@ -184,7 +189,10 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
         return false;
     }
     if (worker_pair_usable(core, launch)) {
-        /* Its operation waits for the other side. Where streams share a hardware queue, what is kept or has no word yet would come behind it. */
+        /*
+         * Its operation waits for the other side. Where streams share a hardware queue, what is
+         * kept or has no word yet would come behind it.
+         */
         worker_streams_flush(core);
     }
     if (launch->failure != PLASMON_OK) {
@@ -196,8 +204,9 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
 }
 
 /*
- * Calls of many kernels are over while others go in, so there is room for the next one again and again: 300 factors of 1024 by 1024 kept the thread for half a
- * second, and a longer queue would until the worker is thought to stand still.
+ * Calls of many kernels are over while others go in, so there is room for the next one again and
+ * again: 300 factors of 1024 by 1024 kept the thread for half a second, and a longer queue would
+ * until the worker is thought to stand still.
  */
 static bool others_turn(struct worker_core *core)
 {
@@ -209,8 +218,9 @@ static bool others_turn(struct worker_core *core)
 }
 
 /*
- * Of a long batch others hear before all of it is in: of the first launch, then of twice as many each time. Who waits for the first part of an object can put in
- * its own copies while we put in those of the last one.
+ * Of a long batch others hear before all of it is in: of the first launch, then of twice as many
+ * each time. Who waits for the first part of an object can put in its own copies while we put in
+ * those of the last one.
  */
 #define TELL_MOST 16u
 

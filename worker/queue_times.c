@@ -1,9 +1,10 @@
 /*
  * How long functions wait in the queue of their worker, and what its front stood still for.
  *
- * A function's time runs from the command that it came with until it is enqueued. Of that, what its device stood still for is told by SPELLS: a launch that may not
- * go begins one with its cause (waits.c); it ends when the cause is another one, or the launch goes. So a spell is counted once, whatever number of launches
- * stood behind, and a launch may have several.
+ * A function's time runs from the command that it came with until it is enqueued. Of that, what its
+ * device stood still for is told by SPELLS: a launch that may not go begins one with its cause
+ * (waits.c); it ends when the cause is another one, or the launch goes. So a spell is counted once,
+ * whatever number of launches stood behind, and a launch may have several.
  *
  * The clock is read once a command, and once an advance that has something to add.
  */

@@ -4,29 +4,33 @@
  *   timeline   which launches were published, on which stream, and which of them are done
  *   table      which buffers there are, where, and which launch makes each right
  *
- * A buffer whose launch is done is sealed. One whose launch was published and is not done is kept as it is: the launch comes
- * again, finds the buffer it made and writes it once more (or, a host-route receive, the rest of it). One that was marked as
- * CONSUMED for a launch that was never published was not touched, and is sealed as it was; if an unfinished launch was to write it
- * before, no reader goes there before that launch is done, and it comes again. One that was CONSUMED for a launch that is not done
- * is sealed when that launch has come again, however it ends: it wrote a part, of which the head knows what became, and the others are as
- * right as they were.
+ * A buffer whose launch is done is sealed. One whose launch was published and is not done is kept
+ * as it is: the launch comes again, finds the buffer it made and writes it once more (or, a
+ * host-route receive, the rest of it). One that was marked as CONSUMED for a launch that was never
+ * published was not touched, and is sealed as it was; if an unfinished launch was to write it
+ * before, no reader goes there before that launch is done, and it comes again. One that was
+ * CONSUMED for a launch that is not done is sealed when that launch has come again, however it
+ * ends: it wrote a part, of which the head knows what became, and the others are as right as they
+ * were.
  *
- * A buffer that was RETIRED, or DOOMED, may share bytes with another one that was put there behind its last use (reuse.c). Both stay where
- * they are: those of the others are taken first, and of these what is left.
+ * A buffer that was RETIRED, or DOOMED, may share bytes with another one that was put there behind
+ * its last use (reuse.c). Both stay where they are: those of the others are taken first, and of
+ * these what is left.
  *
- * A launch that is over and failed is marked in the ring. Its report may have died with the worker, so it counts as unfinished;
- * when it comes again it fails again, and nothing else happens.
+ * A launch that is over and failed is marked in the ring. Its report may have died with the worker,
+ * so it counts as unfinished; when it comes again it fails again, and nothing else happens.
  *
- * The head sends every unfinished launch again, in order, under its old number (as SKIP when it cannot be repeated), then goes
- * on after the last published one. One that it leaves out is over for it (its failure was reported); others may wait for its word all the
- * same, so it is passed as SKIP here. What had been done already is dropped.
+ * The head sends every unfinished launch again, in order, under its old number (as SKIP when it
+ * cannot be repeated), then goes on after the last published one. One that it leaves out is over
+ * for it (its failure was reported); others may wait for its word all the same, so it is passed as
+ * SKIP here. What had been done already is dropped.
  */
 #include "worker/core_int.h"
 
 #include "base/fault.h"
 #include "base/log.h"
 
-/* ------------------------------------------------------------------------------------------------ buffers */
+/* ------------------------------------------------------------------------------ buffers */
 
 static bool entry_right(const struct worker_core *core, const struct store_entry *entry,
                         uint32_t state, uint64_t enqueued)
@@ -114,7 +118,7 @@ static plasmon_status_t table_recover(struct worker_core *core, uint64_t enqueue
     return status == PLASMON_OK ? entries_recover(core, enqueued, true) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ launches */
+/* ----------------------------------------------------------------------------- launches */
 
 static plasmon_status_t unfinished_find(struct worker_core *core, uint64_t enqueued)
 {
@@ -181,7 +185,7 @@ plasmon_status_t worker_core_recover(struct worker_core *core, uint64_t *out_enq
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ numbers */
+/* ------------------------------------------------------------------------------ numbers */
 
 /* The next launch that must come again; 0: none. */
 static uint64_t unfinished_next(const struct worker_core *core)

@@ -1,10 +1,12 @@
 /*
- * A device of this host that will not come back (the store has given it up: struct store_timeline, released). The store has written
- * its words, so that nothing waits for its launches; what the head knows to depend on them has failed already. What is left is ours:
+ * A device of this host that will not come back (the store has given it up: struct store_timeline,
+ * released). The store has written its words, so that nothing waits for its launches; what the head
+ * knows to depend on them has failed already. What is left is ours:
  *
  *   - whoever sleeps on one of those words is woken, for the store cannot know our threads
- *   - bytes that it should have staged for us never come: their words are moved here, chunk by chunk as each slot is empty, which is
- *     what its sender would have waited for. The bytes are rubbish, and nobody reads them.
+ *   - bytes that it should have staged for us never come: their words are moved here, chunk by
+ *     chunk as each slot is empty, which is what its sender would have waited for. The bytes are
+ *     rubbish, and nobody reads them.
  */
 #include "worker/core_int.h"
 

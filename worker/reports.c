@@ -4,7 +4,10 @@
 
 #include "base/alloc.h"
 
-/* Of one frame. Well below WIRE_MESSAGE_BYTES_MAX, and small enough that the first reports of a burst are not late. */
+/*
+ * Of one frame. Well below WIRE_MESSAGE_BYTES_MAX, and small enough that the first reports of a
+ * burst are not late.
+ */
 #define FRAME_DATA_BYTES    (UINT64_C(4) << 20)
 #define FRAME_ITEMS_MAX     4096u
 #define FRAME_FUNCTIONS_MAX 256u /* 4 KiB of text each */
@@ -151,7 +154,7 @@ bool worker_report_batch_empty(const struct worker_report_batch *batch)
            batch->pairs.count == 0 && batch->stats_request == 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ gathering */
+/* ---------------------------------------------------------------------------- gathering */
 
 void worker_report_batch_done(struct worker_report_batch *batch, uint64_t first,
                               uint64_t count)
@@ -273,7 +276,7 @@ void worker_report_batch_pair(struct worker_report_batch *batch,
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ a frame */
+/* ------------------------------------------------------------------------------ a frame */
 
 /* An array of `count` pointers to `count` structs of item_bytes each. */
 static void **rows(struct wire_arena *arena, size_t count, size_t item_bytes)

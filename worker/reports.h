@@ -17,8 +17,8 @@ struct worker_report_batch {
     struct pl_vec functions; /* struct report_function */
     struct pl_vec pairs;     /* struct report_pair */
     uint64_t stats_request;  /* 0: nobody asked */
-    bool
-        incomplete; /* no memory to note a report: it is lost, and the worker must start anew */
+    /* no memory to note a report: it is lost, and the worker must start anew */
+    bool incomplete;
 };
 
 void worker_report_batch_init(struct worker_report_batch *batch);
@@ -41,8 +41,9 @@ void worker_report_batch_pair(struct worker_report_batch *batch,
 void worker_report_batch_function(struct worker_report_batch *batch, uint32_t id,
                                   plasmon_status_t status, const char *text);
 /*
- * Fill `frame` (all but header and stats) with what one frame may hold; the rest is left for the next. What it points to lives in the
- * arena and the batch until worker_report_batch_sent(), which forgets what was in it.
+ * Fill `frame` (all but header and stats) with what one frame may hold; the rest is left for the
+ * next. What it points to lives in the arena and the batch until worker_report_batch_sent(), which
+ * forgets what was in it.
  */
 plasmon_status_t worker_report_batch_fill(struct worker_report_batch *batch,
                                           struct wire_arena *arena,

@@ -1,32 +1,42 @@
 /*
  * Memory that is used again in stream order: before the host has seen that what was in it is over.
  *
- * RETIRED. The head says of a buffer that no launch will name it any more: its refs are gone, and all that is left are launches of this
- * device that it has sent. When the last of them is enqueued, the buffer waits in `retired`, oldest first. As long as there is memory nothing
- * else happens, and the `free` that comes when they are done returns its bytes. When memory is short (worker_memory_take), its bytes go
- * back to the arena at once, and `reused` remembers which launches they must come after. A block that is handed out there takes these
- * on: its launch enters its stream behind them (streams.c).
+ * RETIRED. The head says of a buffer that no launch will name it any more: its refs are gone, and
+ * all that is left are launches of this device that it has sent. When the last of them is enqueued,
+ * the buffer waits in `retired`, oldest first. As long as there is memory nothing else happens, and
+ * the `free` that comes when they are done returns its bytes. When memory is short
+ * (worker_memory_take), its bytes go back to the arena at once, and `reused` remembers which
+ * launches they must come after. A block that is handed out there takes these on: its launch enters
+ * its stream behind them (streams.c).
  *
- * WHO USES IT must be found before its memory goes. Where only memory that is free for the launch's own stream is looked for, which may be for every block that a program
- * makes, the streams that its launches went to (`used_by`) and the last launch of all tell: a stream whose word has reached that one, or its own last launch, uses it no more. When a
- * device is full, who uses it is looked up among all launches that run.
+ * WHO USES IT must be found before its memory goes. Where only memory that is free for the launch's
+ * own stream is looked for, which may be for every block that a program makes, the streams that its
+ * launches went to (`used_by`) and the last launch of all tell: a stream whose word has reached
+ * that one, or its own last launch, uses it no more. When a device is full, who uses it is looked
+ * up among all launches that run.
  *
- * WHY A CRASH LOSES NOTHING. After a crash, launches that no word shows as done run again, and need their inputs again. So the launch that
- * overwrites comes behind the others' WORD, not just behind their work: while it has not begun, they find everything as it was; when
- * it has begun, the word covers them and they never run again. (So it does in a stream whose words are late: core.h, settle().) The table still has the entry of the retired buffer (STORE_RETIRED)
- * until the head frees it, and two entries may share bytes. A new incarnation keeps both where they are (recover.c): peers have copies
- * of the new one in their streams, from where it lies. Everything comes again one at a time and in order, so first the
- * old content is read, then the new one written.
+ * WHY A CRASH LOSES NOTHING. After a crash, launches that no word shows as done run again, and need
+ * their inputs again. So the launch that overwrites comes behind the others' WORD, not just behind
+ * their work: while it has not begun, they find everything as it was; when it has begun, the word
+ * covers them and they never run again. (So it does in a stream whose words are late: core.h,
+ * settle().) The table still has the entry of the retired buffer (STORE_RETIRED) until the head
+ * frees it, and two entries may share bytes. A new incarnation keeps both where they are
+ * (recover.c): peers have copies of the new one in their streams, from where it lies. Everything
+ * comes again one at a time and in order, so first the old content is read, then the new one
+ * written.
  *
- * WHO MAY NOT READ IT ANY MORE. Other devices: the head retires nothing that a launch of another device uses. Clients: the entry
- * says RETIRED before the pins are scanned, as when it is doomed; what is pinned keeps its bytes until it is freed. Memory
- * that clients write, now and without a stream, is never taken from here before the host has seen the word.
+ * WHO MAY NOT READ IT ANY MORE. Other devices: the head retires nothing that a launch of another
+ * device uses. Clients: the entry says RETIRED before the pins are scanned, as when it is doomed;
+ * what is pinned keeps its bytes until it is freed. Memory that clients write, now and without a
+ * stream, is never taken from here before the host has seen the word.
  *
- * SCRATCH has no content before its launch nor after it. The next launch of the same stream that wants no more takes it over as it is, with
- * nothing to wait for. After a crash a launch gets scratch anew, and there is some: that of the dead incarnation went to nothing but scratch
- * until its last launch was done, so nothing in the table lies there.
+ * SCRATCH has no content before its launch nor after it. The next launch of the same stream that
+ * wants no more takes it over as it is, with nothing to wait for. After a crash a launch gets
+ * scratch anew, and there is some: that of the dead incarnation went to nothing but scratch until
+ * its last launch was done, so nothing in the table lies there.
  *
- * Seeded bugs: worker.reuse_at_once (not behind them at all), worker.reuse_unsaid (behind their work, not their word).
+ * Seeded bugs: worker.reuse_at_once (not behind them at all), worker.reuse_unsaid (behind their
+ * work, not their word).
  */
 #include "worker/core_int.h"
 
@@ -39,8 +49,8 @@
 #define USE_GIVEN   (UINT64_C(1) << 62)
 #define USE_SEQ     (USE_GIVEN - 1)
 
-#define RESTING_MAX \
-    4096u /* stale entries at the front of `retired` before they are moved out */
+/* stale entries at the front of `retired` before they are moved out */
+#define RESTING_MAX 4096u
 
 struct retired {
     uint32_t slot;
@@ -63,8 +73,9 @@ struct rest {
 };
 
 /*
- * And where such a buffer lies. Two of them may share bytes, if the second had got its memory from the first and was retired, too: what is left
- * of the first is taken under its name, and must stay until the second is over.
+ * And where such a buffer lies. Two of them may share bytes, if the second had got its memory from
+ * the first and was retired, too: what is left of the first is taken under its name, and must stay
+ * until the second is over.
  */
 struct recovered {
     uint32_t slot;
@@ -102,9 +113,12 @@ void worker_reuse_destroy(struct worker_core *core)
     pl_free(core->used_by);
 }
 
-/* ------------------------------------------------------------------------------------------------ who uses what */
+/* ------------------------------------------------------------------------ who uses what */
 
-/* As long as nobody said which device that is, it may be we: then too much counts as used, never too little. */
+/*
+ * As long as nobody said which device that is, it may be we: then too much counts as used, never
+ * too little.
+ */
 static bool piece_local(const struct worker_core *core, const struct worker_piece *piece)
 {
     uint32_t host_device = worker_host_device_of(core, wire_buffer_device(piece->src));
@@ -211,7 +225,7 @@ static void users_find(const struct worker_core *core, const struct retired *ret
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ retired */
+/* ------------------------------------------------------------------------------ retired */
 
 static void retired_push(struct worker_core *core, uint32_t slot, uint32_t generation)
 {
@@ -344,7 +358,7 @@ bool worker_reuse_more(struct worker_core *core, uint32_t stream)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ reused */
+/* ------------------------------------------------------------------------------- reused */
 
 static bool reused_over(const struct worker_core *core, const struct reused *reused)
 {
@@ -397,7 +411,7 @@ void worker_reuse_done(struct worker_core *core)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ freed */
+/* -------------------------------------------------------------------------------- freed */
 
 static void recovered_forget(struct worker_core *core, uint32_t slot)
 {
@@ -496,7 +510,7 @@ plasmon_status_t worker_reuse_recover(struct worker_core *core, uint32_t slot)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ scratch */
+/* ------------------------------------------------------------------------------ scratch */
 
 bool worker_scratch_take(struct worker_core *core, struct worker_launch *launch,
                          uint32_t stream)

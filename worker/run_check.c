@@ -1,9 +1,11 @@
 /*
  * Is a launch what its function takes, and what does it want: scratch, operations of a stream?
  *
- * MOST LAUNCHES ARE LIKE AN EARLIER ONE of the same function, down to shapes and scalars: programs run the same calls over and over on new buffers. The answer follows
- * from function, arguments and scalars alone, so the last few are kept (`core->checked`, by function) and a launch like that costs a comparison. What is not in these
- * three is asked each time: whether the function is loaded, and whether what the catalogue prepares is at hand.
+ * MOST LAUNCHES ARE LIKE AN EARLIER ONE of the same function, down to shapes and scalars: programs
+ * run the same calls over and over on new buffers. The answer follows from function, arguments and
+ * scalars alone, so the last few are kept (`core->checked`, by function) and a launch like that
+ * costs a comparison. What is not in these three is asked each time: whether the function is
+ * loaded, and whether what the catalogue prepares is at hand.
  */
 #include "worker/core_int.h"
 
@@ -68,7 +70,7 @@ static uint64_t run_operations(const struct worker_core *core,
     return operations;
 }
 
-/* ------------------------------------------------------------------------------------------------ what was checked before */
+/* -------------------------------------------------------------- what was checked before */
 
 static struct worker_checked *checked_of(struct worker_core *core,
                                          const struct worker_launch *launch)
@@ -123,7 +125,7 @@ void worker_checked_forget(struct worker_core *core)
     memset(core->checked, 0, sizeof(core->checked));
 }
 
-/* ------------------------------------------------------------------------------------------------ checking */
+/* ----------------------------------------------------------------------------- checking */
 
 /* NULL: there are none. */
 static const struct kernel_arg *args_of(struct worker_core *core,

@@ -1,6 +1,6 @@
 /*
- * The control socket: set-up and what comes later. The store is trusted as far as its messages are well formed; what is not is an
- * error that ends the worker, for it cannot know what it maps.
+ * The control socket: set-up and what comes later. The store is trusted as far as its messages are
+ * well formed; what is not is an error that ends the worker, for it cannot know what it maps.
  */
 #include "worker/shared.h"
 
@@ -80,7 +80,7 @@ plasmon_status_t worker_shared_send(struct worker_shared *shared,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ parts of the set-up */
+/* ------------------------------------------------------------------ parts of the set-up */
 
 static plasmon_status_t map_one(int fd, uint64_t bytes, bool writable, uint64_t bytes_min,
                                 void **out_ptr)
@@ -174,7 +174,7 @@ static plasmon_status_t setup_part(struct worker_shared *shared,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ messages */
+/* ----------------------------------------------------------------------------- messages */
 
 /* Handed over with a descriptor, or to be dropped. */
 static plasmon_status_t buffer_note(struct worker_shared *shared,

@@ -1,6 +1,6 @@
 /*
- * The memory that plasmon-store keeps for this host, as a worker sees it: timelines, tables, pages of pins, staging slabs,
- * doorbells; and the control socket over which all of it comes.
+ * The memory that plasmon-store keeps for this host, as a worker sees it: timelines, tables, pages
+ * of pins, staging slabs, doorbells; and the control socket over which all of it comes.
  *
  * Threads: owner only (the worker's lock).
  */
@@ -30,8 +30,8 @@ struct worker_shared {
     uint64_t slab_bytes;
     uint64_t pins_bytes;
     struct store_pins *readers[STORE_READER_MAX]; /* our own page too */
-    uint32_t
-        readers_end; /* from here on there are none: few of many, and each overwrite looks at all */
+    /* from here on there are none: few of many, and each overwrite looks at all */
+    uint32_t readers_end;
     uint64_t reader_epoch; /* readers[] is complete up to here */
     struct pl_vec chunks;  /* struct worker_shared_chunk: what came and was not taken yet */
     uint32_t chunks_kept; /* of ours the store keeps the first so many, as far as it said */
@@ -52,7 +52,10 @@ struct worker_shared_buffer {
     int fd;
 };
 
-/* What was stored before is seen by who looks after a fence of its own, or we see what they stored before theirs. */
+/*
+ * What was stored before is seen by who looks after a fence of its own, or we see what they stored
+ * before theirs.
+ */
 static inline void worker_shared_fence(void)
 {
 #ifdef __SANITIZE_THREAD__ /* gcc's knows no fences */
@@ -73,10 +76,16 @@ plasmon_status_t worker_shared_await_begin(struct worker_shared *shared,
 /* Read until set-up is complete. Blocks. ECLOSED: the store is gone. */
 plasmon_status_t worker_shared_receive_setup(struct worker_shared *shared,
                                              struct pl_err *err) PL_MUST_CHECK;
-/* One message, if there is one. EAGAIN: none, or there is no store for now; ECLOSED: the store is gone for good. */
+/*
+ * One message, if there is one. EAGAIN: none, or there is no store for now; ECLOSED: the store is
+ * gone for good.
+ */
 plasmon_status_t worker_shared_receive(struct worker_shared *shared,
                                        struct pl_err *err) PL_MUST_CHECK;
-/* `message` gets version and host_device. fd -1: none. OK while there is no store for now: the next one learns of it otherwise. */
+/*
+ * `message` gets version and host_device. fd -1: none. OK while there is no store for now: the next
+ * one learns of it otherwise.
+ */
 plasmon_status_t worker_shared_send(struct worker_shared *shared,
                                     struct store_control *message, int fd) PL_MUST_CHECK;
 

@@ -1,19 +1,26 @@
 /*
- * LIVES. A head that has given a host up, or another head, gives its devices other numbers, knows nothing of their launches and numbers the chunks of their
- * staging rings from 0 again. Each worker of the host hears of that by itself: its process ends, and the next one is welcomed to another life, which epoch and
- * session of the node tell apart.
+ * LIVES. A head that has given a host up, or another head, gives its devices other numbers, knows
+ * nothing of their launches and numbers the chunks of their staging rings from 0 again. Each worker
+ * of the host hears of that by itself: its process ends, and the next one is welcomed to another
+ * life, which epoch and session of the node tell apart.
  *
- * A LATE WRITE. A worker that has not heard yet may hold sends of the life before: enqueued, and behind a kernel of any length. When they run, they copy into a slot of the
- * receiver's ring and say that a chunk is ready, by a number which means another one there by now; and the sender of that other chunk would
- * take it for delivered. Neither comparing numbers nor larger ones help, for the slot itself is overwritten.
+ * A LATE WRITE. A worker that has not heard yet may hold sends of the life before: enqueued, and
+ * behind a kernel of any length. When they run, they copy into a slot of the receiver's ring and
+ * say that a chunk is ready, by a number which means another one there by now; and the sender of
+ * that other chunk would take it for delivered. Neither comparing numbers nor larger ones help, for
+ * the slot itself is overwritten.
  *
- *   1  who is welcomed to another life forgets, and says so: its process has enqueued nothing of the one before
- *   2  when all of the host have (or were never welcomed, or are gone for good: their processes are dead), nobody is left who could write. Then the
- *      words of the ring are cleared, and it has begun
- *   3  nobody sends into a ring that has not begun: neither a device of the host, for which its number is not known before, nor those of other
- *      hosts (transfer/bulk.c accepts no connection before); and its own device waits for nothing there
+ *   1  who is welcomed to another life forgets, and says so: its process has enqueued nothing of
+ *      the one before
+ *   2  when all of the host have (or were never welcomed, or are gone for good: their processes are
+ *      dead), nobody is left who could write. Then the words of the ring are cleared, and it has
+ *      begun
+ *   3  nobody sends into a ring that has not begun: neither a device of the host, for which its
+ *      number is not known before, nor those of other hosts (transfer/bulk.c accepts no connection
+ *      before); and its own device waits for nothing there
  *
- * No worker waits for what another one does at 2 or 3 before it does 1, and the store ends whoever does not get there, so all rings begin.
+ * No worker waits for what another one does at 2 or 3 before it does 1, and the store ends whoever
+ * does not get there, so all rings begin.
  *
  * A worker that is restarted in the same life finds its ring begun, and as it was (transfer/host.c).
  *

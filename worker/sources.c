@@ -6,7 +6,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-/* An engine that is wanted for so much by both sides loses a fortieth of its time, and what changing turns costs. */
+/*
+ * An engine that is wanted for so much by both sides loses a fortieth of its time, and what
+ * changing turns costs.
+ */
 #define SMALL_BYTES  (UINT64_C(1) << 30)
 #define WINDOW_NS    UINT64_C(100000000)
 #define COUNTS_NS    UINT64_C(1000000000)

@@ -1,24 +1,32 @@
 /*
- * Who copies between the GPUs of a host: the one that the bytes come from, or the one that wants them (device/cuda/far.c says what is better in which).
+ * Who copies between the GPUs of a host: the one that the bytes come from, or the one that wants
+ * them (device/cuda/far.c says what is better in which).
  *
- * FOR WHO COPIES MUCH, since it costs memory of GPUs and a second or two (docs/transfers.md), and where that is a thirty-second of a GPU's memory at most: the head's plan for a full
- * device leaves twice as much aside (head/spill.c). And where there are four GPUs at most, for with more it is not measured
- * at all. Nor under NVIDIA's multi-process service, where a context on another GPU ends with an error of that one's worker, and takes of the few that there may be.
+ * FOR WHO COPIES MUCH, since it costs memory of GPUs and a second or two (docs/transfers.md), and
+ * where that is a thirty-second of a GPU's memory at most: the head's plan for a full device leaves
+ * twice as much aside (head/spill.c). And where there are four GPUs at most, for with more it is
+ * not measured at all. Nor under NVIDIA's multi-process service, where a context on another GPU
+ * ends with an error of that one's worker, and takes of the few that there may be.
  * PLASMON_SOURCE_ENGINES=0: for nobody; 1: whatever it costs, and however many there are.
  *
- * ALL OR NONE. An engine that two processes use takes turns between them, for longer than a copy: of two GPUs of which one reads by its own engine, and is read by its engine for
- * the other's process, each has half of its rate (H200s, 100 MiB both ways: 388 GB/s in place of 735). So a worker has sources copy only while nobody on its host makes large copies by
- * engines of its own. Each shows in its table (struct store_table) how it stands:
+ * ALL OR NONE. An engine that two processes use takes turns between them, for longer than a copy:
+ * of two GPUs of which one reads by its own engine, and is read by its engine for the other's
+ * process, each has half of its rate (H200s, 100 MiB both ways: 388 GB/s in place of 735). So a
+ * worker has sources copy only while nobody on its host makes large copies by engines of its own.
+ * Each shows in its table (struct store_table) how it stands:
  *
  *   IDLE     it has made few large copies, or none
  *   OPENS    it makes them by its own engines, and opens what it needs to leave that
  *   OPENED   it can leave it, and does while nobody OPENS or REFUSES
- *   REFUSES  it cannot: a GPU has no room, or there are too many others, one is for one process, or is not visible here
+ *   REFUSES  it cannot: a GPU has no room, or there are too many others, one is for one process, or
+ *            is not visible here
  *
- * What is not large is read by one's own engines in any case. Where that is much (SMALL_BYTES in WINDOW_NS), a worker shows until when it counts, a second from then, and
- * that is like OPENS for all.
+ * What is not large is read by one's own engines in any case. Where that is much (SMALL_BYTES in
+ * WINDOW_NS), a worker shows until when it counts, a second from then, and that is like OPENS for
+ * all.
  *
- * Each decides by itself, for each copy, and a decision that is a moment old costs time and nothing else. A device that is gone counts as IDLE; the next worker of one that died begins there.
+ * Each decides by itself, for each copy, and a decision that is a moment old costs time and nothing
+ * else. A device that is gone counts as IDLE; the next worker of one that died begins there.
  *
  * Threads: owner only (the worker's lock).
  */
@@ -46,8 +54,8 @@ bool worker_sources_by_default(const struct device_info *info, uint32_t others);
 void worker_sources_init(struct worker_sources *sources, struct device *device,
                          const struct worker_shared *shared);
 /*
- * Ordinal of the device whose engines copy so many bytes of that device of the host, in a large copy; our own device: so many that are not (0: it copies nothing
- * from others).
+ * Ordinal of the device whose engines copy so many bytes of that device of the host, in a large
+ * copy; our own device: so many that are not (0: it copies nothing from others).
  */
 uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_device,
                                 uint64_t bytes);

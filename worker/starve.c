@@ -1,14 +1,17 @@
 /*
- * No memory for the front: it says so once and stays, with everything behind it, and tries again whenever something came back (a free,
- * scratch, a word that a client's buffer waited for). What is enqueued goes on, so as long as it frees something the front only waits.
- * The head lets it fail when nothing that could help is left in the whole cluster (head/device.c); then the text says who has
- * the memory.
+ * No memory for the front: it says so once and stays, with everything behind it, and tries again
+ * whenever something came back (a free, scratch, a word that a client's buffer waited for). What is
+ * enqueued goes on, so as long as it frees something the front only waits. The head lets it fail
+ * when nothing that could help is left in the whole cluster (head/device.c); then the text says who
+ * has the memory.
  *
- * RELIEF. Before that it has buffers that nobody uses copied to host memory, and frees them. That is the one thing that a worker does beside the order:
- * the front and all behind it stay where they are, and the copy waits for nobody. It comes when everything before the front is over, so nothing is on
- * the device, and reads a sealed buffer that no launch sent so far names. What the copy is worth if the front goes meanwhile the head knows. Or one launch
- * names it, behind the front, which is to do just that: when the copy is there that one has nothing to do any more and does not name the buffer, if
- * it is still in the queue; and if it is not, nothing was done.
+ * RELIEF. Before that it has buffers that nobody uses copied to host memory, and frees them. That
+ * is the one thing that a worker does beside the order: the front and all behind it stay where they
+ * are, and the copy waits for nobody. It comes when everything before the front is over, so nothing
+ * is on the device, and reads a sealed buffer that no launch sent so far names. What the copy is
+ * worth if the front goes meanwhile the head knows. Or one launch names it, behind the front, which
+ * is to do just that: when the copy is there that one has nothing to do any more and does not name
+ * the buffer, if it is still in the queue; and if it is not, nothing was done.
  */
 #include "worker/core_int.h"
 

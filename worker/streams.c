@@ -1,42 +1,55 @@
 /*
  * Streams: where a launch goes, what it waits for there, and when a stream's word is written.
  *
- * WHERE. A launch that the ring names already (an earlier incarnation published it) goes to the same stream, because waiters
- * elsewhere watch that word. Copies from devices have two streams, by turns, but large ones from several devices follow each other in one
- * (copy_stream()); bytes of the host go in by the first of these, in their order, since one link brings them; receives have one, because the chunks of a ring come in one order. Bytes out have three: a SEND waits for its
- * receiver, so those to different devices go side by side, and those to one behind each other (of another host: in two); bytes for clients wait
- * for nobody, and have one of the three that SENDs take last. A function follows the first launch it
- * depends on, unless somebody followed that one before; then, and with no such launch, it takes the run stream with
- * least in it; of heavy ones that wait for other devices, one of two streams. So chains stay in a stream and need no waits, and branches spread. Functions of high priority have streams of their
- * own, whose kernels the device begins first, and those of low priority one whose kernels it begins last; they follow each other there,
- * and nobody else comes in.
+ * WHERE. A launch that the ring names already (an earlier incarnation published it) goes to the
+ * same stream, because waiters elsewhere watch that word. Copies from devices have two streams, by
+ * turns, but large ones from several devices follow each other in one (copy_stream()); bytes of the
+ * host go in by the first of these, in their order, since one link brings them; receives have one,
+ * because the chunks of a ring come in one order. Bytes out have three: a SEND waits for its
+ * receiver, so those to different devices go side by side, and those to one behind each other (of
+ * another host: in two); bytes for clients wait for nobody, and have one of the three that SENDs
+ * take last. A function follows the first launch it depends on, unless somebody followed that one
+ * before; then, and with no such launch, it takes the run stream with least in it; of heavy ones
+ * that wait for other devices, one of two streams. So chains stay in a stream and need no waits,
+ * and branches spread. Functions of high priority have streams of their own, whose kernels the
+ * device begins first, and those of low priority one whose kernels it begins last; they follow each
+ * other there, and nobody else comes in.
  *
- * A SIGNAL IN TIME. Work that waits for another device (a wait on its word, half a host-route transfer, a join with a stream that
- * holds such work) is a hazard: what lies before it in its stream may be just what that device waits for. So the word is
- * written before a hazard goes in, and so are those of all streams: they may share a hardware queue with this one, and what goes into that
- * queue later stays behind the hazard. `hazard` is the last one of a stream; when the word has passed it, there is none.
+ * A SIGNAL IN TIME. Work that waits for another device (a wait on its word, half a host-route
+ * transfer, a join with a stream that holds such work) is a hazard: what lies before it in its
+ * stream may be just what that device waits for. So the word is written before a hazard goes in,
+ * and so are those of all streams: they may share a hardware queue with this one, and what goes
+ * into that queue later stays behind the hazard. `hazard` is the last one of a stream; when the
+ * word has passed it, there is none.
  *
- * A SIGNAL BEFORE WHAT MAY BE ENDED. A function that does not end is ended by force, and before that all that does not wait for it may finish (condemn.c), which the words
- * have to tell. So what lies in a stream before a join with one that has a time limit, or waits for such a one, gets its word before it; on a CPU device,
- * where that is a store, before each join and before each function of a user, for any may be cancelled by force. On a GPU one without a limit that is cancelled may find
- * words behind itself, and what they are of is waited for in vain, for that second.
+ * A SIGNAL BEFORE WHAT MAY BE ENDED. A function that does not end is ended by force, and before
+ * that all that does not wait for it may finish (condemn.c), which the words have to tell. So what
+ * lies in a stream before a join with one that has a time limit, or waits for such a one, gets its
+ * word before it; on a CPU device, where that is a store, before each join and before each function
+ * of a user, for any may be cancelled by force. On a GPU one without a limit that is cancelled may
+ * find words behind itself, and what they are of is waited for in vain, for that second.
  *
- * A SIGNAL SOON. Work that takes long is no hazard, but who waits for what lies before it waits for it, too. So, where there are other devices, the
- * word is written before it if that was short beside it. Who waits on this device for what lies before it does so at a mark (marks.c).
+ * A SIGNAL SOON. Work that takes long is no hazard, but who waits for what lies before it waits for
+ * it, too. So, where there are other devices, the word is written before it if that was short
+ * beside it. Who waits on this device for what lies before it does so at a mark (marks.c).
  *
- * NO MORE SIGNALS THAN SOMEBODY NEEDS. A write of a word costs the device some microseconds in which it does not go on to the next kernel.
- * Launches that come one by one while the device is busy would each end with one. Where only the host watches the words it hears of the
- * end of a batch as well by a later write: so while two writes are still to come, none is added. When one of them comes, the host looks
- * here again and adds what is owed (worker_core_complete). Two, so that the device never waits for the host: behind the write that the
- * host sees there is always another one. A word that another device waits for on the device must not depend on a host that looks in time,
- * so with other devices on the host each batch has its write.
+ * NO MORE SIGNALS THAN SOMEBODY NEEDS. A write of a word costs the device some microseconds in
+ * which it does not go on to the next kernel. Launches that come one by one while the device is
+ * busy would each end with one. Where only the host watches the words it hears of the end of a
+ * batch as well by a later write: so while two writes are still to come, none is added. When one of
+ * them comes, the host looks here again and adds what is owed (worker_core_complete). Two, so that
+ * the device never waits for the host: behind the write that the host sees there is always another
+ * one. A word that another device waits for on the device must not depend on a host that looks in
+ * time, so with other devices on the host each batch has its write.
  *
- * OVERWRITING. After a crash whatever the words do not show as done is done again. What has read or written a buffer must not be done again
- * after another stream has overwritten it, so a launch that overwrites waits for the other stream's word too, not just for its work, if what is there
- * uses what it overwrites. (In one stream the word covers both, or neither: then the head knows that the reader cannot run again; so it does where the word of the reader is late.) What it only reads is made
- * again with the same content. What only waits waits for words, and who overwrites behind it for its word. A launch whose memory was another
- * buffer's a moment ago (reuse.c) waits for the words of all that used that, in its own stream too: of this overwriting the head
- * knows nothing.
+ * OVERWRITING. After a crash whatever the words do not show as done is done again. What has read or
+ * written a buffer must not be done again after another stream has overwritten it, so a launch that
+ * overwrites waits for the other stream's word too, not just for its work, if what is there uses
+ * what it overwrites. (In one stream the word covers both, or neither: then the head knows that the
+ * reader cannot run again; so it does where the word of the reader is late.) What it only reads is
+ * made again with the same content. What only waits waits for words, and who overwrites behind it
+ * for its word. A launch whose memory was another buffer's a moment ago (reuse.c) waits for the
+ * words of all that used that, in its own stream too: of this overwriting the head knows nothing.
  */
 #include "worker/core_int.h"
 
@@ -48,8 +61,8 @@
 #define FOLLOWED 0x1u /* bit of core->followed */
 
 /*
- * Long is half of what makes a word due (16 us on a GPU), and short an eighth of it: a write costs the device 2.6 us, so launches that are
- * alike get no more of them than before.
+ * Long is half of what makes a word due (16 us on a GPU), and short an eighth of it: a write costs
+ * the device 2.6 us, so launches that are alike get no more of them than before.
  */
 #define LONG_PART  2u
 #define SHORT_PART 8u
@@ -91,7 +104,7 @@ static uint32_t stream_of_seq(const struct worker_core *core, uint64_t seq)
     return store_ring_stream(named);
 }
 
-/* ------------------------------------------------------------------------------------------------ where */
+/* -------------------------------------------------------------------------------- where */
 
 static bool point_local(const struct worker_core *core, uint64_t point)
 {
@@ -142,7 +155,10 @@ static bool follow_one(struct worker_core *core, const struct worker_launch *lau
     return false;
 }
 
-/* Launches in there; one that has little room for operations comes after all others, for it holds up who goes there. */
+/*
+ * Launches in there; one that has little room for operations comes after all others, for it holds
+ * up who goes there.
+ */
 static uint32_t load_of(const struct worker_stream *stream)
 {
     return stream->running.count +
@@ -173,11 +189,15 @@ static bool hazard_ahead(const struct worker_core *core, uint32_t stream)
 }
 
 /*
- * A launch that goes through so much memory takes the whole device, so of those that wait for other devices at the same time two streams are enough: the next one
- * begins while the blocks of the one before end. Each stream more is one more that waits, which makes every step of the others longer, and one word more that other
- * devices wait for. Others are dealt over all streams: what waits for nobody is over sooner where the third one begins before the second one ends. It is what a launch sees of its
- * arrays that counts: who works at the edge of a large one goes beside who works at all of it. A segment of a recorded graph is no such launch: it has streams
- * of its own inside, and what lies in it may leave most of the device idle; behind one that waits for another device in the same stream, that of the next run would wait, too.
+ * A launch that goes through so much memory takes the whole device, so of those that wait for other
+ * devices at the same time two streams are enough: the next one begins while the blocks of the one
+ * before end. Each stream more is one more that waits, which makes every step of the others longer,
+ * and one word more that other devices wait for. Others are dealt over all streams: what waits for
+ * nobody is over sooner where the third one begins before the second one ends. It is what a launch
+ * sees of its arrays that counts: who works at the edge of a large one goes beside who works at all
+ * of it. A segment of a recorded graph is no such launch: it has streams of its own inside, and
+ * what lies in it may leave most of the device idle; behind one that waits for another device in
+ * the same stream, that of the next run would wait, too.
  */
 #define HEAVY_STREAMS 2u
 
@@ -237,9 +257,10 @@ static bool endless_ahead(const struct worker_core *core, uint32_t stream)
 }
 
 /*
- * Where a SEND goes: behind one to the same device, else where there is least. To another host it is over when the last answer has come, and
- * one behind it would be told to that host's connection only then: so those have two streams, if there is one that neither SENDs to others nor
- * bytes for clients need.
+ * Where a SEND goes: behind one to the same device, else where there is least. To another host it
+ * is over when the last answer has come, and one behind it would be told to that host's connection
+ * only then: so those have two streams, if there is one that neither SENDs to others nor bytes for
+ * clients need.
  */
 static uint32_t send_stream(struct worker_core *core, const struct worker_launch *launch)
 {
@@ -269,12 +290,15 @@ static uint32_t send_stream(struct worker_core *core, const struct worker_launch
 }
 
 /*
- * A device's copies from one other device go on at its full rate, while the copies of all devices pair them. Two streams of large copies from two
- * devices take turns within each copy, so that now two readers draw on one device and now nobody does: on four H200s that move all to all in copies of 100 MiB
- * at 900 GB/s in place of 1390. So they follow each other in one stream, unless the last one there still waits for its bytes and this one does not. From one device they
- * may take turns. Smaller ones gain more by the word that is written beside the next copy (16 MiB: 890 and 865).
+ * A device's copies from one other device go on at its full rate, while the copies of all devices
+ * pair them. Two streams of large copies from two devices take turns within each copy, so that now
+ * two readers draw on one device and now nobody does: on four H200s that move all to all in copies
+ * of 100 MiB at 900 GB/s in place of 1390. So they follow each other in one stream, unless the last
+ * one there still waits for its bytes and this one does not. From one device they may take turns.
+ * Smaller ones gain more by the word that is written beside the next copy (16 MiB: 890 and 865).
  *
- * WHOSE ENGINES. The device that the bytes come from may copy them (ops->source). A stream that goes from one to another pays some microseconds, so that is for large copies.
+ * WHOSE ENGINES. The device that the bytes come from may copy them (ops->source). A stream that
+ * goes from one to another pays some microseconds, so that is for large copies.
  */
 #define SOURCE_PART 16u /* of large_copy_bytes, in one piece: less may be a kernel's */
 
@@ -446,7 +470,7 @@ bool worker_stream_words_late(const struct worker_core *core, uint32_t stream)
            !pl_bug("worker.late_word_noted");
 }
 
-/* ------------------------------------------------------------------------------------------------ order */
+/* -------------------------------------------------------------------------------- order */
 
 void worker_stream_before_hazard(struct worker_core *core, uint32_t stream, uint64_t seq)
 {
@@ -492,7 +516,10 @@ static bool uses_overwritten(const struct worker_core *core,
     return false;
 }
 
-/* It stands for what it waits for (head/task.c: a gate): whoever is behind it may overwrite what that uses, and names nothing but the gate. */
+/*
+ * It stands for what it waits for (head/task.c: a gate): whoever is behind it may overwrite what
+ * that uses, and names nothing but the gate.
+ */
 static bool only_waits(const struct worker_launch *launch)
 {
     return launch->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP &&
@@ -521,10 +548,16 @@ static bool word_first(const struct worker_core *core, const struct worker_launc
            uses_overwritten(core, earlier, launch);
 }
 
-/* What comes behind launch `seq` of this device: the work of this one; or the write of that one's word too; or that if it uses what this one overwrites. */
+/*
+ * What comes behind launch `seq` of this device: the work of this one; or the write of that one's
+ * word too; or that if it uses what this one overwrites.
+ */
 enum behind { BEHIND_WORK, BEHIND_WORD, BEHIND_WORD_IF_USED };
 
-/* `mine` comes behind all that is in `other`, so behind whatever that came behind. Of a mark it is not known what that was when the mark was put. */
+/*
+ * `mine` comes behind all that is in `other`, so behind whatever that came behind. Of a mark it is
+ * not known what that was when the mark was put.
+ */
 static void joined_all(struct worker_stream *mine, const struct worker_stream *other)
 {
     for (uint32_t i = 0; i < STORE_STREAM_MAX; i++) {
@@ -609,7 +642,10 @@ static void settle(struct worker_core *core, struct worker_launch *launch, uint3
     }
 }
 
-/* Its memory is somebody else's until these are over (reuse.c): in this stream as in others, their word comes first. */
+/*
+ * Its memory is somebody else's until these are over (reuse.c): in this stream as in others, their
+ * word comes first.
+ */
 static void order_reuse(struct worker_core *core, struct worker_launch *launch,
                         uint32_t stream, bool *io_clear)
 {
@@ -719,7 +755,7 @@ bool worker_stream_order(struct worker_core *core, struct worker_launch *launch,
     return clear;
 }
 
-/* ------------------------------------------------------------------------------------------------ signals */
+/* ------------------------------------------------------------------------------ signals */
 
 static void stream_signalled(struct worker_stream *mine)
 {

@@ -10,10 +10,10 @@
 
 #define BASE_PERIOD_NS UINT64_C(1000000000)
 #define BASE_TRIES     3u
-#define BASE_TIMEOUT_NS \
-    UINT64_C(1000000) /* the device is busy with other things: the last base will do */
-#define NAME_BYTES  48u
-#define LABEL_BYTES (WIRE_LABEL_BYTES_MAX + 1u)
+/* the device is busy with other things: the last base will do */
+#define BASE_TIMEOUT_NS UINT64_C(1000000)
+#define NAME_BYTES      48u
+#define LABEL_BYTES     (WIRE_LABEL_BYTES_MAX + 1u)
 
 struct worker_trace_base {
     struct device_event *event;
@@ -39,7 +39,7 @@ struct worker_trace_over {
     char label[LABEL_BYTES];
 };
 
-/* ------------------------------------------------------------------------------------------------ bases */
+/* -------------------------------------------------------------------------------- bases */
 
 static void base_release(struct worker_trace_base *base)
 {
@@ -121,7 +121,7 @@ void worker_trace_tick(struct worker_trace *trace, uint64_t now_ns)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ switching */
+/* ---------------------------------------------------------------------------- switching */
 
 plasmon_status_t worker_trace_init(struct worker_trace *trace, struct device *device,
                                    uint32_t run_streams)
@@ -183,7 +183,7 @@ void worker_trace_switch(struct worker_trace *trace, bool on)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ spans */
+/* -------------------------------------------------------------------------------- spans */
 
 static struct worker_trace_span *span_make(struct worker_trace *trace)
 {
@@ -304,7 +304,7 @@ void worker_trace_done(struct worker_trace *trace, void *opaque,
     span_put(trace, span);
 }
 
-/* ------------------------------------------------------------------------------------------------ telling */
+/* ------------------------------------------------------------------------------ telling */
 
 bool worker_trace_pending(const struct worker_trace *trace)
 {

@@ -1,15 +1,18 @@
 /*
  * Recording when launches run on the device, for a timeline.
  *
- * Off, nothing is done and nothing is allocated. On, each launch with work takes two events from a pool, one before its work and one behind
- * it; the pool is as large as a device can have launches (WORKER_DEPTH), so it is never empty for long, and a launch that finds it empty
- * is not recorded but counted. When the launch is over the events give its times, and the span waits for the next frame to the head; no more
- * than a bounded number wait, the rest is counted as dropped.
+ * Off, nothing is done and nothing is allocated. On, each launch with work takes two events from a
+ * pool, one before its work and one behind it; the pool is as large as a device can have launches
+ * (WORKER_DEPTH), so it is never empty for long, and a launch that finds it empty is not recorded
+ * but counted. When the launch is over the events give its times, and the span waits for the next
+ * frame to the head; no more than a bounded number wait, the rest is counted as dropped.
  *
- * CLOCKS. A CPU device's events carry the host's clock. A GPU's only tell the time between two of them. So once a second a *base* is taken:
- * an event on a stream of its own, bracketed by two readings of the host's clock. A span's times are its base's host time plus what the GPU
- * says has passed since. The error is half the bracket (a few microseconds; the largest is told with the spans) and what the two
- * clocks drift in a second. Taking a base anew also keeps the difference short, which CUDA gives as a float of milliseconds.
+ * CLOCKS. A CPU device's events carry the host's clock. A GPU's only tell the time between two of
+ * them. So once a second a *base* is taken: an event on a stream of its own, bracketed by two
+ * readings of the host's clock. A span's times are its base's host time plus what the GPU says has
+ * passed since. The error is half the bracket (a few microseconds; the largest is told with the
+ * spans) and what the two clocks drift in a second. Taking a base anew also keeps the difference
+ * short, which CUDA gives as a float of milliseconds.
  *
  * Threads: owner only (the worker's lock).
  */

@@ -1,14 +1,18 @@
 /*
- * Transfers by pair of devices: what came from where on which route, how long it took, what is under way, and what is late.
+ * Transfers by pair of devices: what came from where on which route, how long it took, what is
+ * under way, and what is late.
  *
- * COUNTED where the copy is enqueued, by the device that it comes to. Its time runs from then, or from when what is before it in its stream
- * was seen done, until it is seen done; so it holds what the transfer waited for, and rates made of it are not too good.
+ * COUNTED where the copy is enqueued, by the device that it comes to. Its time runs from then, or
+ * from when what is before it in its stream was seen done, until it is seen done; so it holds what
+ * the transfer waited for, and rates made of it are not too good.
  *
- * LATE. A transfer at the front of its stream for which all is there has a second and four times what its bytes should take by the rate of its
- * pair so far. All is there: what it names in `after` is done and, for a half of a staged one, the other half has begun and moves chunks;
- * each chunk that moves begins the time anew. What is late is told in the log with what it waits for, and counted. Nothing is
- * done about it here, for each cause has its owner: a worker that is stopped, dead or stuck in a call is replaced by its store, which
- * also ends what a device does for ever on behalf of a dead one; between hosts the channel connects again (transfer/bulk.h).
+ * LATE. A transfer at the front of its stream for which all is there has a second and four times
+ * what its bytes should take by the rate of its pair so far. All is there: what it names in `after`
+ * is done and, for a half of a staged one, the other half has begun and moves chunks; each chunk
+ * that moves begins the time anew. What is late is told in the log with what it waits for, and
+ * counted. Nothing is done about it here, for each cause has its owner: a worker that is stopped,
+ * dead or stuck in a call is replaced by its store, which also ends what a device does for ever on
+ * behalf of a dead one; between hosts the channel connects again (transfer/bulk.h).
  */
 #include "worker/core_int.h"
 
@@ -80,7 +84,10 @@ void worker_traffic_done(struct worker_core *core, struct worker_launch *launch,
     pl_histogram_add(&core->transfer_times[pair->route], now_ns - launch->moving_ns);
     pair->in_flight--;
     pair->bytes_in_flight -= launch->pair_bytes;
-    /* Not since before the last one: of this stream, which did that one meanwhile, or of this pair, in the other copy stream. */
+    /*
+     * Not since before the last one: of this stream, which did that one meanwhile, or of this pair,
+     * in the other copy stream.
+     */
     pair->busy_ns += now_ns - pl_max_u64(launch->moving_ns,
                                          pl_max_u64(stream->moved_ns, pair->moved_ns));
     stream->moved_ns = now_ns;
@@ -88,7 +95,7 @@ void worker_traffic_done(struct worker_core *core, struct worker_launch *launch,
     core->transfers_running--;
 }
 
-/* ------------------------------------------------------------------------------------------------ late */
+/* --------------------------------------------------------------------------------- late */
 
 static bool point_done(const struct worker_core *core, uint64_t point)
 {
@@ -209,7 +216,7 @@ uint64_t worker_traffic_look(struct worker_core *core, uint64_t now_ns)
     return now_ns + LOOK_NS;
 }
 
-/* ------------------------------------------------------------------------------------------------ figures */
+/* ------------------------------------------------------------------------------ figures */
 
 bool worker_core_pair_next(const struct worker_core *core, size_t *io_index,
                            struct worker_pair *out)

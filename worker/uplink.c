@@ -14,8 +14,8 @@
 #define BACKOFF_MIN_NS     (UINT64_C(100) * 1000 * 1000)
 #define BACKOFF_MAX_NS     (UINT64_C(2) * 1000 * 1000 * 1000)
 /*
- * What the head has not acknowledged. Over the first figure reports wait for its acknowledgements; the second is never reached then,
- * and all of it fits into the queue of a new connection.
+ * What the head has not acknowledged. Over the first figure reports wait for its acknowledgements;
+ * the second is never reached then, and all of it fits into the queue of a new connection.
  */
 #define KEPT_BYTES_FULL (UINT64_C(32) << 20)
 #define KEPT_BYTES_MAX  (UINT64_C(60) << 20)
@@ -52,7 +52,7 @@ struct worker_uplink {
 
 static const char work_path[] = "/plasmon.v1.Plasmon/Work";
 
-/* ------------------------------------------------------------------------------------------------ sending */
+/* ------------------------------------------------------------------------------ sending */
 
 static void header_fill(const struct worker_uplink *uplink, uint64_t seq,
                         Plasmon__V1__Header *header)
@@ -139,7 +139,10 @@ static void stats_fill(struct worker_uplink *uplink, Plasmon__V1__WorkerStats *s
     uplink->config.ops->waits(uplink->config.user, &uplink->out_arena, stats);
 }
 
-/* What was recorded; the answer to a request goes with the last of it. Spans that find no memory are lost, and only they. */
+/*
+ * What was recorded; the answer to a request goes with the last of it. Spans that find no memory
+ * are lost, and only they.
+ */
 static void spans_fill(struct worker_uplink *uplink, Plasmon__V1__WorkerFrame *frame,
                        Plasmon__V1__SpanBatch **place)
 {
@@ -251,7 +254,7 @@ void worker_uplink_pair(struct worker_uplink *uplink,
     worker_report_batch_pair(&uplink->batch, report);
 }
 
-/* ------------------------------------------------------------------------------------------------ receiving */
+/* ---------------------------------------------------------------------------- receiving */
 
 static void lost(struct worker_uplink *uplink, plasmon_status_t status, const char *why)
 {
@@ -402,7 +405,7 @@ static const struct rpc_stream_ops uplink_stream_ops = {
     .closed   = on_closed,
 };
 
-/* ------------------------------------------------------------------------------------------------ connecting */
+/* --------------------------------------------------------------------------- connecting */
 
 static plasmon_status_t channel_open(struct worker_uplink *uplink)
 {
@@ -486,7 +489,7 @@ static void on_idle(void *user)
     pl_mutex_unlock(uplink->config.lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t worker_uplink_create(const struct worker_uplink_config *config,
                                       struct worker_uplink **out_uplink)

@@ -1,14 +1,17 @@
 /*
- * The worker's connection to the head: one stream of WorkerFrames and WorkerCommands, numbered and kept by a wire_link, so that a
- * broken connection is resumed where it broke. Reports are gathered and go out one frame at a time: while one is on its
- * way the next grows, so the frames get larger as the load does.
+ * The worker's connection to the head: one stream of WorkerFrames and WorkerCommands, numbered and
+ * kept by a wire_link, so that a broken connection is resumed where it broke. Reports are gathered
+ * and go out one frame at a time: while one is on its way the next grows, so the frames get larger
+ * as the load does.
  *
  *   connect -> WorkerHello -> Welcome -> up -> (broken: again, with resume_session)
  *
- * A head that does not know our session any more (EHEADLOST, or a Welcome with another one) has lost what we reported: `lost` is called, and the process ends and is started again, for a fresh start tells everything anew.
+ * A head that does not know our session any more (EHEADLOST, or a Welcome with another one) has
+ * lost what we reported: `lost` is called, and the process ends and is started again, for a fresh
+ * start tells everything anew.
  *
- * Threads: callbacks come on the loop's thread, without the lock; they take it. All functions are called with it held, but for
- * create.
+ * Threads: callbacks come on the loop's thread, without the lock; they take it. All functions are
+ * called with it held, but for create.
  */
 #ifndef WORKER_UPLINK_H
 #define WORKER_UPLINK_H

@@ -1,7 +1,8 @@
 /*
- * Who waits for what, as facts for the head (`plasmon doctor`): the front of the queue, and the oldest launch of each stream that is not
- * done. describe.c tells the same to whoever sends a signal. Reads only, but for the clock: since when each of these has been
- * the first in its place is seen whenever the main loop comes by, which is at most half a second late.
+ * Who waits for what, as facts for the head (`plasmon doctor`): the front of the queue, and the
+ * oldest launch of each stream that is not done. describe.c tells the same to whoever sends a
+ * signal. Reads only, but for the clock: since when each of these has been the first in its place
+ * is seen whenever the main loop comes by, which is at most half a second late.
  */
 #include "worker/core_int.h"
 
@@ -36,7 +37,7 @@ void worker_waits_look(struct worker_core *core, uint64_t now_ns)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ why */
+/* ---------------------------------------------------------------------------------- why */
 
 static bool point_open(const struct worker_core *core, uint64_t point, uint32_t stream)
 {
@@ -109,7 +110,7 @@ Plasmon__V1__WaitWhy worker_waits_why(const struct worker_core *core,
                             : PLASMON__V1__WAIT_WHY__WAIT_NONE;
 }
 
-/* ------------------------------------------------------------------------------------------------ telling */
+/* ------------------------------------------------------------------------------ telling */
 
 static char *dup_text(struct wire_arena *arena, const char *text)
 {

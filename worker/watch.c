@@ -1,6 +1,8 @@
 /*
- * The pause grows as a 32nd of the time without a change, between 10 us and 100 us: so work of milliseconds is noticed a few percent of its
- * own time late, and a GPU that computes for seconds costs ten thousand looks a second, a few hundredths of a core. Shorter pauses where a long wait ended lately: base/linger.h.
+ * The pause grows as a 32nd of the time without a change, between 10 us and 100 us: so work of
+ * milliseconds is noticed a few percent of its own time late, and a GPU that computes for seconds
+ * costs ten thousand looks a second, a few hundredths of a core. Shorter pauses where a long wait
+ * ended lately: base/linger.h.
  */
 #include "worker/watch.h"
 
@@ -76,7 +78,10 @@ static bool descriptors_ready(struct worker_watch *watch, int64_t timeout_ns)
     return count > 0;
 }
 
-/* While there is nothing to look at. Who looked a moment ago will be wanted again soon, and does not fall asleep where threads linger. */
+/*
+ * While there is nothing to look at. Who looked a moment ago will be wanted again soon, and does
+ * not fall asleep where threads linger.
+ */
 static bool rest(struct worker_watch *watch, uint64_t began_ns, int64_t wait_ns)
 {
     uint64_t linger_ns = watch->by_words ? pl_linger_ns() : 0;
@@ -130,7 +135,10 @@ static bool spin(struct worker_watch *watch)
     return false;
 }
 
-/* Words that change all the time must not keep descriptors from being looked at, nor cost a system call for each change. */
+/*
+ * Words that change all the time must not keep descriptors from being looked at, nor cost a system
+ * call for each change.
+ */
 static void descriptors_glance(struct worker_watch *watch)
 {
     for (uint32_t i = 0; i < WORKER_WATCH_FDS; i++) {

@@ -1,6 +1,7 @@
 /*
- * Where a worker's threads are. The handler makes calls that are safe in one, or made safe: backtrace() allocates only the first time it is
- * called, which is at the start; backtrace_symbols_fd() allocates nothing.
+ * Where a worker's threads are. The handler makes calls that are safe in one, or made safe:
+ * backtrace() allocates only the first time it is called, which is at the start;
+ * backtrace_symbols_fd() allocates nothing.
  */
 #include "worker/where.h"
 

@@ -1,9 +1,11 @@
 /*
- * `plasmon bench chaos`: faults of all kinds at random moments, on a cluster of its own whose clients know what they must read.
+ * `plasmon bench chaos`: faults of all kinds at random moments, on a cluster of its own whose
+ * clients know what they must read.
  *
- * Kinds come in a shuffled order, round after round, so that a short run sees each; up to two are under way at a time, where that can be
- * told apart. When the time is over what is under way is mended, the clients end their graphs, and the cluster is ended as an operator
- * would, which must go well, too.
+ * Kinds come in a shuffled order, round after round, so that a short run sees each; up to two are
+ * under way at a time, where that can be told apart. When the time is over what is under way is
+ * mended, the clients end their graphs, and the cluster is ended as an operator would, which must
+ * go well, too.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -93,7 +95,7 @@ uint64_t chaos_sum_at(const struct chaos_board *board, size_t offset)
     return sum;
 }
 
-/* ------------------------------------------------------------------------------------------------ what is to come */
+/* ---------------------------------------------------------------------- what is to come */
 
 static void leave_out(struct chaos *chaos, enum chaos_kind kind, const char *why)
 {
@@ -143,7 +145,7 @@ static void prepare_hosts(struct chaos *chaos)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ looking */
+/* ------------------------------------------------------------------------------ looking */
 
 /* Counters of the head, which begin anew with it: what they grow by is added up. */
 static void count(struct chaos *chaos)
@@ -228,7 +230,7 @@ static void tick(void)
     (void)nanosleep(&pause, NULL);
 }
 
-/* ------------------------------------------------------------------------------------------------ faults */
+/* ------------------------------------------------------------------------------- faults */
 
 /* Kinds in the order in which they come. */
 struct order {
@@ -405,7 +407,7 @@ static void print_doctor(struct chaos *chaos)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the command */
+/* -------------------------------------------------------------------------- the command */
 
 static int play(struct chaos *chaos, const struct chaos_options *given)
 {

@@ -1,6 +1,7 @@
 /*
- * `plasmon bench chaos` and `plasmon bench soak`: programs with known results on a cluster of real processes, while these are killed,
- * stopped, cut off and filled up; or while nothing happens for long.
+ * `plasmon bench chaos` and `plasmon bench soak`: programs with known results on a cluster of real
+ * processes, while these are killed, stopped, cut off and filled up; or while nothing happens for
+ * long.
  *
  *   chaos.c    the command: faults at random moments, until the time is over
  *   faults.c   what each kind of fault does, and when it may be
@@ -20,14 +21,17 @@
  *   gpu_memory.c  what the driver says is in use of GPUs
  *   samples.c  what processes use, over time, and the line through it
  *
- * WHAT MUST HOLD. Whatever is killed: a read that succeeds is right to the bit; no future stays open; nothing that was sealed and that no
- * launch was to overwrite is lost with a worker. A read may fail only for what the faults that met its graph may cost (enum chaos_cost).
+ * WHAT MUST HOLD. Whatever is killed: a read that succeeds is right to the bit; no future stays
+ * open; nothing that was sealed and that no launch was to overwrite is lost with a worker. A read
+ * may fail only for what the faults that met its graph may cost (enum chaos_cost).
  *
- * RECOVERY is the time until work goes on. Of a worker: from the fault (of a task that misbehaves: from when it was noticed, for until then it has
- * its limit) until its device's timeline shows that the next one has enqueued something; sampled every millisecond. The phases in between
- * are in the timeline, too (store/phases.h). Of a transfer: from when its bytes were under way and the connection was broken until a task that needs nothing
- * but them is done. Of all others: until a small task that was submitted when the fault was over (a head that is
- * killed: when it happened) is done, which includes what stood in the queue before it.
+ * RECOVERY is the time until work goes on. Of a worker: from the fault (of a task that misbehaves:
+ * from when it was noticed, for until then it has its limit) until its device's timeline shows that
+ * the next one has enqueued something; sampled every millisecond. The phases in between are in the
+ * timeline, too (store/phases.h). Of a transfer: from when its bytes were under way and the
+ * connection was broken until a task that needs nothing but them is done. Of all others: until a
+ * small task that was submitted when the fault was over (a head that is killed: when it happened)
+ * is done, which includes what stood in the queue before it.
  *
  * Threads: all here is the main thread's, but for the relay's own and a player's threads.
  */
@@ -54,7 +58,7 @@ enum {
     CHAOS_ENDED_BYTES = 128,
 };
 
-/* ------------------------------------------------------------------------------------------------ the board */
+/* ---------------------------------------------------------------------------- the board */
 
 /* What a fault may cost a graph that it meets. */
 enum chaos_cost {
@@ -64,7 +68,10 @@ enum chaos_cost {
     CHAOS_COSTS
 };
 
-/* A client's place; it outlives the processes that play there one after another, so its counters only grow. */
+/*
+ * A client's place; it outlives the processes that play there one after another, so its counters
+ * only grow.
+ */
 struct chaos_slot {
     /* By the main process, before it starts the client. */
     uint64_t seed;
@@ -101,7 +108,7 @@ struct chaos_board {
 /* player.c: the main function of a client. */
 int chaos_play(int board_fd, uint32_t slot);
 
-/* ------------------------------------------------------------------------------------------------ the cluster */
+/* -------------------------------------------------------------------------- the cluster */
 
 struct chaos_config {
     uint32_t cpu_devices;
@@ -147,13 +154,19 @@ bool chaos_complete(struct chaos_config *config);
 bool chaos_take_seed(const char *text, uint64_t *out_seed);
 /* Starts all but the players; exits when that fails. */
 void chaos_must_start(struct chaos_cluster *cluster, const struct chaos_config *config);
-/* Players that run are killed, daemons are ended by SIGTERM in order. false: one of them did not end well; says so. The folder goes unless `keep`. */
+/*
+ * Players that run are killed, daemons are ended by SIGTERM in order. false: one of them did not
+ * end well; says so. The folder goes unless `keep`.
+ */
 bool chaos_cluster_end(struct chaos_cluster *cluster, bool keep);
 bool chaos_has_redis(void);
 
 void chaos_start_redis(struct chaos_cluster *cluster);
 void chaos_start_head(struct chaos_cluster *cluster);
-/* The head has ended: who stood by is the head, and another one stands by; where none did, the next one is started. */
+/*
+ * The head has ended: who stood by is the head, and another one stands by; where none did, the next
+ * one is started.
+ */
 void chaos_follow_head(struct chaos_cluster *cluster);
 void chaos_start_store(struct chaos_cluster *cluster);
 void chaos_start_player(struct chaos_cluster *cluster, uint32_t slot);
@@ -161,7 +174,10 @@ void chaos_start_player(struct chaos_cluster *cluster, uint32_t slot);
 void chaos_kill(pid_t *io_pid);
 /* Has it ended? Then it is reaped: *out_status as of waitpid(). */
 bool chaos_has_ended(pid_t pid, int *out_status);
-/* The same of a daemon: then *io_pid becomes 0, and the text says how it ended. NULL: it runs, or there is none. */
+/*
+ * The same of a daemon: then *io_pid becomes 0, and the text says how it ended. NULL: it runs, or
+ * there is none.
+ */
 const char *chaos_ended(pid_t *io_pid, const char *name, char text[CHAOS_ENDED_BYTES]);
 /* By SIGTERM, as an operator would; *io_pid becomes 0. false: it did not end well; says so. */
 bool chaos_end_daemon(const struct chaos_cluster *cluster, pid_t *io_pid, const char *name);
@@ -170,18 +186,24 @@ void chaos_log_to(FILE *file);
 /* What ends in the middle without being told to, in words, or NULL. */
 const char *chaos_who_ended(struct chaos_cluster *cluster);
 
-/* watch.c. Map the timelines that the store has now, and ask the head for the numbers of its devices. false: not all are there yet. */
+/*
+ * watch.c. Map the timelines that the store has now, and ask the head for the numbers of its
+ * devices. false: not all are there yet.
+ */
 bool chaos_watch_devices(struct chaos_cluster *cluster);
 void chaos_unwatch_devices(struct chaos_cluster *cluster);
 pid_t chaos_worker(const struct chaos_cluster *cluster, uint32_t device); /* 0: none */
 
 /* Which worker of the device runs, or ran last. */
 uint32_t chaos_incarnation(const struct chaos_cluster *cluster, uint32_t device);
-/* Has one after that incarnation enqueued something? How it came to that. *out_next: it is the very next one. */
+/*
+ * Has one after that incarnation enqueued something? How it came to that. *out_next: it is the very
+ * next one.
+ */
 bool chaos_goes_on(const struct chaos_cluster *cluster, uint32_t device,
                    uint32_t incarnation, struct store_phases *out, bool *out_next);
 
-/* ------------------------------------------------------------------------------------------------ faults */
+/* ------------------------------------------------------------------------------- faults */
 
 enum chaos_kind {
     CHAOS_WORKER_KILL,
@@ -228,8 +250,8 @@ struct chaos_fault {
     uint64_t began_ns; /* it happened */
     uint64_t due_ns;   /* of the next step, if that is by time */
     uint64_t from_ns;  /* recovery counts from here */
-    uint64_t
-        recovered_ns; /* a worker's: its device has gone on; a transfer's: its bytes are there; 0: not yet */
+    /* a worker's: its device has gone on; a transfer's: its bytes are there; 0: not yet */
+    uint64_t recovered_ns;
     uint32_t incarnation;       /* a worker's: which one it meets */
     struct store_phases phases; /* of its successor, if `phased` */
     bool phased;
@@ -325,7 +347,7 @@ uint64_t chaos_draw(struct chaos *chaos, uint64_t bound); /* 0 .. bound - 1 */
 uint64_t chaos_sum_at(const struct chaos_board *board, size_t offset);
 #define CHAOS_SUM(board, field) chaos_sum_at(board, offsetof(struct chaos_slot, field))
 
-/* ------------------------------------------------------------------------------------------------ slow.c */
+/* ------------------------------------------------------------------------------- slow.c */
 
 /* Before it happens. */
 void chaos_slow_begin(const struct chaos *chaos, struct chaos_fault *fault);
@@ -334,10 +356,13 @@ void chaos_mark(struct chaos_fault *fault, const char *what);
 /* It is over: tells what it consisted of if it took too long. */
 void chaos_slow_tell(struct chaos *chaos, const struct chaos_fault *fault,
                      double recover_ms);
-/* Clients stand still: what their threads are at, and the ends of the logs of head and store. Takes a quarter of a second. */
+/*
+ * Clients stand still: what their threads are at, and the ends of the logs of head and store. Takes
+ * a quarter of a second.
+ */
 void chaos_still_tell(struct chaos *chaos);
 
-/* ------------------------------------------------------------------------------------------------ progress.c */
+/* --------------------------------------------------------------------------- progress.c */
 
 /* A line of progress, with the seconds since the cluster's first process. */
 void chaos_say(const struct chaos_cluster *cluster, const char *format, ...)
@@ -353,17 +378,18 @@ void chaos_progress(struct chaos *chaos, const struct chaos_fault *faults, uint3
 /* At each look at clients that end since then. */
 void chaos_progress_ending(struct chaos *chaos, uint64_t since_ns);
 
-/* ------------------------------------------------------------------------------------------------ report.c */
+/* ----------------------------------------------------------------------------- report.c */
 
 /*
- * Of what `take` has (true: it has one) of the faults of a kind beside which there was no other: what two cost together is neither's.
+ * Of what `take` has (true: it has one) of the faults of a kind beside which there was no other:
+ * what two cost together is neither's.
  */
 struct chaos_times chaos_times_of(const struct chaos *chaos, enum chaos_kind kind,
                                   bool (*take)(const struct chaos_sample *sample, int what,
                                                double *out_ms),
                                   int what);
 
-/* ------------------------------------------------------------------------------------------------ report.c */
+/* ----------------------------------------------------------------------------- report.c */
 
 struct chaos_verdict {
     uint64_t lost_bytes, wrong, unresolved;

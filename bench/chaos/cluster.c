@@ -1,6 +1,6 @@
 /*
- * The processes of a cluster: all of them children of ours, which the kernel kills with us; a worker is its store's child and ends when
- * that was gone for its lease. Logs are in the folder.
+ * The processes of a cluster: all of them children of ours, which the kernel kills with us; a
+ * worker is its store's child and ends when that was gone for its lease. Logs are in the folder.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +57,7 @@ void chaos_log_to(FILE *file)
     plasmon_set_log(log_line, file, LOG_INFO_LEVEL);
 }
 
-/* ------------------------------------------------------------------------------------------------ starting */
+/* ----------------------------------------------------------------------------- starting */
 
 /* argv[0] is the program's path; its output goes to the log. fd: becomes BOARD_FD there; -1: none. */
 static pid_t must_run(const struct chaos_cluster *cluster, const char *const *argv,
@@ -231,7 +231,7 @@ void chaos_start_player(struct chaos_cluster *cluster, uint32_t slot)
     cluster->player[slot] = must_run(cluster, argv, log, cluster->board_fd);
 }
 
-/* ------------------------------------------------------------------------------------------------ the whole */
+/* ---------------------------------------------------------------------------- the whole */
 
 bool chaos_complete(struct chaos_config *config)
 {
@@ -375,7 +375,7 @@ void chaos_must_start(struct chaos_cluster *cluster, const struct chaos_config *
     chaos_say(cluster, "%u devices are up; logs are in %s", cluster->devices, cluster->dir);
 }
 
-/* ------------------------------------------------------------------------------------------------ ending */
+/* ------------------------------------------------------------------------------- ending */
 
 bool chaos_has_ended(pid_t pid, int *out_status)
 {

@@ -1,4 +1,7 @@
-/* Faults: which kinds there are, when one may be, and how it begins. A fault is begun here and looked at every millisecond in mend.c. */
+/*
+ * Faults: which kinds there are, when one may be, and how it begins. A fault is begun here and
+ * looked at every millisecond in mend.c.
+ */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,7 +24,7 @@
 #define SLOW_STALL_MS  5000                  /* it has a deadline of more than 1 s first */
 #define SPILL_BYTES    (UINT64_C(128) << 20) /* what cluster.c gives: memory and files */
 
-/* ------------------------------------------------------------------------------------------------ kinds */
+/* -------------------------------------------------------------------------------- kinds */
 
 static const struct {
     const char *name;
@@ -75,7 +78,7 @@ double chaos_kind_slow(enum chaos_kind kind, bool gpu)
                                           : SLOW_CPU_MS;
 }
 
-/* ------------------------------------------------------------------------------------------------ may it be? */
+/* --------------------------------------------------------------------------- may it be? */
 
 static bool with(const struct chaos_fault *others, uint32_t count, enum chaos_kind kind)
 {
@@ -109,8 +112,9 @@ static bool on_device(const struct chaos_fault *others, uint32_t count, uint32_t
 }
 
 /*
- * Somebody must be left who has the host's memory: a host whose store and workers died is lost, which is what host-kill is for. So while the store
- * is down the worker of one device at least is left alone.
+ * Somebody must be left who has the host's memory: a host whose store and workers died is lost,
+ * which is what host-kill is for. So while the store is down the worker of one device at least is
+ * left alone.
  */
 static bool worker_is_left(const struct chaos *chaos, const struct chaos_fault *others,
                            uint32_t count, uint32_t more)
@@ -225,7 +229,7 @@ bool chaos_fault_may(struct chaos *chaos, enum chaos_kind kind,
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ begin */
+/* -------------------------------------------------------------------------------- begin */
 
 /* The device's worker ends by this signal: for SIGSTOP, its store sees to that. */
 static void hit_worker(struct chaos *chaos, struct chaos_fault *fault, int signal)

@@ -1,6 +1,7 @@
 /*
- * What the driver says is in use of each GPU, by whoever it is: contexts, code and communicators too, which Plasmon's own accounts of
- * buffers do not have. Asked of NVML, which is looked for at run time; this process needs no context for it.
+ * What the driver says is in use of each GPU, by whoever it is: contexts, code and communicators
+ * too, which Plasmon's own accounts of buffers do not have. Asked of NVML, which is looked for at
+ * run time; this process needs no context for it.
  */
 #ifndef BENCH_CHAOS_GPU_MEMORY_H
 #define BENCH_CHAOS_GPU_MEMORY_H

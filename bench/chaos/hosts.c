@@ -40,7 +40,7 @@ static void nap(void)
     (void)nanosleep(&pause, NULL);
 }
 
-/* ------------------------------------------------------------------------------------------------ processes */
+/* ---------------------------------------------------------------------------- processes */
 
 static pid_t start(const char *dir, const char *log, const char *const *argv)
 {
@@ -144,7 +144,7 @@ bool chaos_hosts_end(const struct chaos_cluster *cluster, struct chaos_hosts *ho
     return good;
 }
 
-/* ------------------------------------------------------------------------------------------------ a transfer */
+/* --------------------------------------------------------------------------- a transfer */
 
 /* A task of the second host unless `device` says otherwise; what it makes is kept until let_go(). */
 static struct plasmon_ref *run(struct chaos_hosts *hosts, const char *function,
@@ -238,7 +238,7 @@ bool chaos_hosts_look(struct chaos_hosts *hosts, uint64_t *io_arrived_ns, bool *
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ the connection */
+/* ----------------------------------------------------------------------- the connection */
 
 struct socket {
     int fd;
@@ -362,7 +362,7 @@ void chaos_hosts_cut(struct chaos_hosts *hosts)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ starting */
+/* ----------------------------------------------------------------------------- starting */
 
 /* The numbers of both devices, in the order of their hosts. */
 static bool both_up(struct chaos_hosts *hosts)

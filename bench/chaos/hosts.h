@@ -1,13 +1,17 @@
 /*
- * Two hosts of their own beside the cluster, so that there is a transfer between hosts to break: a head, and two stores with a CPU device each, the second
- * in a process namespace of its own, for that is what makes it another host. Objects go from the first to the second over the bulk channel
+ * Two hosts of their own beside the cluster, so that there is a transfer between hosts to break: a
+ * head, and two stores with a CPU device each, the second in a process namespace of its own, for
+ * that is what makes it another host. Objects go from the first to the second over the bulk channel
  * (transfer/bulk.h), by the loopback.
  *
- * THE FAULT. Both ends of the connection are opened once more in this process (pidfd_getfd). SILENT: either gets a filter that drops every packet, as a
- * network does that has died without a word; what is sent is not acknowledged, and neither side hears of it. CUT: it is silent, and when bytes are under
- * way, it is shut down in both directions: then both sides know at once. A filter is the socket's, so the next connection is a good one.
+ * THE FAULT. Both ends of the connection are opened once more in this process (pidfd_getfd).
+ * SILENT: either gets a filter that drops every packet, as a network does that has died without a
+ * word; what is sent is not acknowledged, and neither side hears of it. CUT: it is silent, and when
+ * bytes are under way, it is shut down in both directions: then both sides know at once. A filter
+ * is the socket's, so the next connection is a good one.
  *
- * It needs the right to make a process namespace (CAP_SYS_ADMIN) and to open descriptors of its children (ptrace).
+ * It needs the right to make a process namespace (CAP_SYS_ADMIN) and to open descriptors of its
+ * children (ptrace).
  *
  * Threads: the main thread's.
  */
@@ -67,7 +71,8 @@ void chaos_hosts_cut(struct chaos_hosts *hosts);
 /* Makes an object on the first host and has the second read it. Returns at once. */
 void chaos_hosts_move(struct chaos_hosts *hosts);
 /*
- * How that comes along, and lets go of it when it is over. Waits for nothing but the eight bytes of a result that is there.
+ * How that comes along, and lets go of it when it is over. Waits for nothing but the eight bytes of
+ * a result that is there.
  *
  * @param io_arrived_ns  0: set when the bytes are there.
  * @param out_wrong      of false.

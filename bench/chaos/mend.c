@@ -1,6 +1,7 @@
 /*
- * Faults that are under way: what ends them when it is due, and how one sees that they are over. Nothing here waits, so that several can be
- * under way, and so that what ends one (a store that is started again) comes in time.
+ * Faults that are under way: what ends them when it is due, and how one sees that they are over.
+ * Nothing here waits, so that several can be under way, and so that what ends one (a store that is
+ * started again) comes in time.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -39,7 +40,10 @@ static enum chaos_turn device_step(struct chaos *chaos, struct chaos_fault *faul
                                       : CHAOS_GOES_ON;
 }
 
-/* One that misbehaves. It counts from when that was noticed: its limit, and what may finish before, is its own. */
+/*
+ * One that misbehaves. It counts from when that was noticed: its limit, and what may finish before,
+ * is its own.
+ */
 static enum chaos_turn culprit_device_step(struct chaos *chaos, struct chaos_fault *fault)
 {
     enum chaos_turn turn = chaos_culprit_step(chaos, fault);

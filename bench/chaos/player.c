@@ -1,7 +1,7 @@
 /*
- * A client of chaos and soak: a process of its own, so that it can be killed. Its threads play random programs (bench/stress) and it tells
- * by the board what came of it. The first failure ends it: the board has the text, its log the steps before, and who waits for what
- * if something hung.
+ * A client of chaos and soak: a process of its own, so that it can be killed. Its threads play
+ * random programs (bench/stress) and it tells by the board what came of it. The first failure ends
+ * it: the board has the text, its log the steps before, and who waits for what if something hung.
  */
 #include <execinfo.h>
 #include <poll.h>
@@ -42,7 +42,7 @@ static struct player *player_of(struct stress_thread *thread)
     return pl_container_of(thread, struct player, thread);
 }
 
-/* ------------------------------------------------------------------------------------------------ what may fail */
+/* ------------------------------------------------------------------------ what may fail */
 
 static void begins(struct stress_thread *thread)
 {
@@ -141,7 +141,7 @@ static const struct stress_hooks hooks = {.begin  = begins,
                                           .excuse = excuse,
                                           .fail   = failed};
 
-/* ------------------------------------------------------------------------------------------------ playing */
+/* ------------------------------------------------------------------------------ playing */
 
 static bool goes_on(const struct client *client)
 {
@@ -167,7 +167,10 @@ static void *player_main(void *user)
 #define STACK_MAX  48
 #define STEPS_TOLD 6
 
-/* By whose thread it is: where that is. (What it calls takes no lock once it has been called; and all that comes of it is a line too few.) */
+/*
+ * By whose thread it is: where that is. (What it calls takes no lock once it has been called; and
+ * all that comes of it is a line too few.)
+ */
 static void tell_stack(int signal)
 {
     void *stack[STACK_MAX];

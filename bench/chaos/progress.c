@@ -1,8 +1,10 @@
 /*
- * How a run comes along, for whoever looks at it while it lasts: a line every ten seconds, and one when something takes longer than it should, with what
- * it waits for. A run that is ended from outside has then said where it stood. All of it goes to stderr; the results are stdout's.
+ * How a run comes along, for whoever looks at it while it lasts: a line every ten seconds, and one
+ * when something takes longer than it should, with what it waits for. A run that is ended from
+ * outside has then said where it stood. All of it goes to stderr; the results are stdout's.
  *
- * `plasmon doctor` is asked in a process of its own: its question may wait for a head that this process is to let go on.
+ * `plasmon doctor` is asked in a process of its own: its question may wait for a head that this
+ * process is to let go on.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,7 +41,7 @@ bool chaos_late(struct chaos_late *late, uint64_t since_ns, uint64_t now_ns)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ who waits for what */
+/* ------------------------------------------------------------------- who waits for what */
 
 void chaos_ask_doctor(struct chaos_cluster *cluster)
 {
@@ -52,7 +54,7 @@ void chaos_ask_doctor(struct chaos_cluster *cluster)
     cluster->doctor = bench_must_run("/dev/stderr", argv, -1, -1);
 }
 
-/* ------------------------------------------------------------------------------------------------ faults */
+/* ------------------------------------------------------------------------------- faults */
 
 /* What a fault that is under way waits for. */
 static const char *waits_for(const struct chaos_fault *fault)
@@ -159,7 +161,7 @@ void chaos_progress(struct chaos *chaos, const struct chaos_fault *faults, uint3
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ clients that are to end */
+/* -------------------------------------------------------------- clients that are to end */
 
 void chaos_progress_ending(struct chaos *chaos, uint64_t since_ns)
 {

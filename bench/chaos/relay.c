@@ -53,7 +53,7 @@ static bool address_of(const char *path, struct sockaddr_un *out)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ connections */
+/* -------------------------------------------------------------------------- connections */
 
 static void pair_end(struct pair *pair)
 {
@@ -148,7 +148,7 @@ static bool pair_step(struct pair *pair, const struct pollfd polls[2])
              pair->lane[1].filled == 0);
 }
 
-/* ------------------------------------------------------------------------------------------------ the thread */
+/* --------------------------------------------------------------------------- the thread */
 
 static void obey(struct chaos_relay *relay)
 {
@@ -200,7 +200,7 @@ static void *relay_main(void *user)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ its owner */
+/* ---------------------------------------------------------------------------- its owner */
 
 static void relay_free(struct chaos_relay *relay)
 {

@@ -1,7 +1,8 @@
 /*
- * A relay: listens on a Unix socket and passes bytes on to another one, both ways, until it is told to break that. What stands between a head
- * and a store with its workers that are started with the relay's address; so a network between them can be made to fail without
- * namespaces and without privileges.
+ * A relay: listens on a Unix socket and passes bytes on to another one, both ways, until it is told
+ * to break that. What stands between a head and a store with its workers that are started with the
+ * relay's address; so a network between them can be made to fail without namespaces and without
+ * privileges.
  *
  *   PASS   passes on what comes
  *   DROP   every connection is reset, and so is every new one

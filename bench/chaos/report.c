@@ -78,7 +78,7 @@ static double seconds_of(const struct chaos *chaos)
     return (double)(chaos->ended_ns - chaos->began_ns) * 1e-9;
 }
 
-/* ------------------------------------------------------------------------------------------------ text */
+/* --------------------------------------------------------------------------------- text */
 
 static void print_kind(const struct chaos *chaos, enum chaos_kind kind)
 {
@@ -151,7 +151,7 @@ void chaos_report_print(const struct chaos *chaos)
     (void)fflush(stdout);
 }
 
-/* ------------------------------------------------------------------------------------------------ JSON */
+/* --------------------------------------------------------------------------------- JSON */
 
 /* Each by itself: when it came, and what it took; of those that came alone. */
 static void put_samples(struct pl_str *out, const struct chaos *chaos, enum chaos_kind kind)
@@ -241,9 +241,12 @@ static void put_report(struct pl_str *out, const struct chaos *chaos)
     pl_str_append(out, "}\n");
 }
 
-/* ------------------------------------------------------------------------------------------------ files */
+/* -------------------------------------------------------------------------------- files */
 
-/* Every fault a dot: when it came, and how long it took; one line a kind that has a target, and the target beside it. */
+/*
+ * Every fault a dot: when it came, and how long it took; one line a kind that has a target, and the
+ * target beside it.
+ */
 static bool draw(const struct chaos *chaos, const char *path)
 {
     const struct bench_plot plot = {.title       = "plasmon bench chaos: recovery",

@@ -14,8 +14,8 @@
 
 #define POINTS_MIN 6
 #define ERRORS     3 /* standard errors */
-#define BRIEF_S \
-    60 /* in less time allocators still take what they will keep, and two large objects are a trend */
+/* in less time allocators still take what they will keep, and two large objects are a trend */
+#define BRIEF_S  60
 #define UNJUDGED INFINITY
 
 static const struct {
@@ -29,7 +29,10 @@ static const struct {
     [SAMPLE_THREADS]     = {"threads", false, 6, 0.05, 12},
     [SAMPLE_SEGMENTS]    = {"segments", false, 4, 0.05, 12},
     [SAMPLE_DEVICE_USED] = {"device memory used", true, 32 << 20, 0.2, UNJUDGED},
-    /* A mark that never falls: programs that come by chance raise it now and then, by a chunk, and less and less often. */
+    /*
+     * A mark that never falls: programs that come by chance raise it now and then, by a chunk, and
+     * less and less often.
+     */
     [SAMPLE_DEVICE_RESERVED] = {"device memory reserved", true, 256 << 20, 0.1, UNJUDGED},
     [SAMPLE_PAIRS]           = {"communicators", false, 1, 0.05, 12},
     [SAMPLE_GPU_USED]        = {"memory by the driver", true, 256 << 20, 0.05, UNJUDGED},
@@ -45,7 +48,7 @@ bool sample_is_bytes(enum sample_what what)
     return whats[what].bytes;
 }
 
-/* ------------------------------------------------------------------------------------------------ series */
+/* ------------------------------------------------------------------------------- series */
 
 void samples_init(struct samples *samples)
 {
@@ -98,7 +101,7 @@ void samples_add(struct samples *samples, const char *who, enum sample_what what
     *point = (struct sample_point){.at_s = at_s, .value = value};
 }
 
-/* ------------------------------------------------------------------------------------------------ processes */
+/* ---------------------------------------------------------------------------- processes */
 
 /* false: they cannot be read. */
 static bool count_fds(pid_t pid, double *out_all, double *out_segments)
@@ -143,7 +146,7 @@ void samples_add_process(struct samples *samples, const char *who, pid_t pid, do
     samples_add(samples, who, SAMPLE_SEGMENTS, at_s, segments);
 }
 
-/* ------------------------------------------------------------------------------------------------ lines */
+/* -------------------------------------------------------------------------------- lines */
 
 static const struct sample_point *point_at(const struct sample_series *series, size_t index)
 {

@@ -1,7 +1,8 @@
 /*
- * What processes use, over time: a series a process and quantity, and the line through each (least squares, without the first third, in
- * which caches fill). A series is flat when the line grows by no more than a tolerance over the time that it spans, or by no more than
- * three times what the scatter of its samples lets one know of that growth.
+ * What processes use, over time: a series a process and quantity, and the line through each (least
+ * squares, without the first third, in which caches fill). A series is flat when the line grows by
+ * no more than a tolerance over the time that it spans, or by no more than three times what the
+ * scatter of its samples lets one know of that growth.
  */
 #ifndef BENCH_CHAOS_SAMPLES_H
 #define BENCH_CHAOS_SAMPLES_H

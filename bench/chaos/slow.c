@@ -1,6 +1,7 @@
 /*
- * What a recovery consisted of that took longer than it should: moments of the fault and of what ended it, those of each device's worker from its
- * timeline (store/phases.h), and what head and store wrote in their logs meanwhile. All of it since the fault, on stderr, when it is over.
+ * What a recovery consisted of that took longer than it should: moments of the fault and of what
+ * ended it, those of each device's worker from its timeline (store/phases.h), and what head and
+ * store wrote in their logs meanwhile. All of it since the fault, on stderr, when it is over.
  */
 #include <fcntl.h>
 #include <stdio.h>

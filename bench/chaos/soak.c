@@ -1,6 +1,7 @@
 /*
- * `plasmon bench soak`: the load of chaos for long, without faults. One client stays, the others come and go; what each process and each
- * device uses is sampled, and must not grow. In the end nothing may be left in the cluster when its clients have gone.
+ * `plasmon bench soak`: the load of chaos for long, without faults. One client stays, the others
+ * come and go; what each process and each device uses is sampled, and must not grow. In the end
+ * nothing may be left in the cluster when its clients have gone.
  */
 #include <math.h>
 #include <signal.h>
@@ -21,8 +22,8 @@
 #define TICK_NS  5000000
 #define STUCK_NS (90000 * MS)
 #define LEFT_NS  (60000 * MS)
-#define SOURCES \
-    4 /* functions: what a client that stays has called stays loaded, and is no leak */
+/* functions: what a client that stays has called stays loaded, and is no leak */
+#define SOURCES     4
 #define GRAPHS_MAX  6 /* of a client that goes */
 #define CLIENTS_MAX ((uint32_t)CHAOS_CLIENTS_MAX)
 
@@ -99,7 +100,7 @@ static void tick(void)
     (void)nanosleep(&pause, NULL);
 }
 
-/* ------------------------------------------------------------------------------------------------ load */
+/* --------------------------------------------------------------------------------- load */
 
 static void start_client(struct soak *soak, uint32_t slot)
 {
@@ -139,7 +140,7 @@ static bool look_after_clients(struct soak *soak, bool over, uint32_t *out_runni
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ samples */
+/* ------------------------------------------------------------------------------ samples */
 
 static void sample_devices(struct soak *soak, double at_s)
 {
@@ -200,7 +201,7 @@ static void sample(struct soak *soak)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the run */
+/* ------------------------------------------------------------------------------ the run */
 
 /* When all clients have gone, what they had goes, too. */
 static bool nothing_left(struct soak *soak)
@@ -245,7 +246,10 @@ static void team_init(struct soak *soak)
     }
 }
 
-/* Nobody was killed, so no worker may have ended; and what a new one uses says nothing about the one before. */
+/*
+ * Nobody was killed, so no worker may have ended; and what a new one uses says nothing about the
+ * one before.
+ */
 static bool nobody_replaced(struct soak *soak)
 {
     char text[STRESS_TEXT_BYTES];
@@ -294,7 +298,7 @@ static bool play(struct soak *soak, uint32_t seconds)
     return nothing_left(soak) && nobody_replaced(soak);
 }
 
-/* ------------------------------------------------------------------------------------------------ what it comes to */
+/* --------------------------------------------------------------------- what it comes to */
 
 static const struct sample_series *series_at(const struct soak *soak, size_t index)
 {
@@ -455,7 +459,7 @@ static bool draw(const struct soak *soak, const struct picture *picture, const c
     return good;
 }
 
-/* ------------------------------------------------------------------------------------------------ the command */
+/* -------------------------------------------------------------------------- the command */
 
 static int soak_run(struct soak *soak, const struct soak_options *given)
 {

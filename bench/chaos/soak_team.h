@@ -1,6 +1,7 @@
 /*
- * What the main process of a soak does beside its clients: reductions over all devices that may go by NCCL, again and again. So there is a team
- * (head/team.c), and with little room for communicators it and the pairs of the clients' copies close each other all the time.
+ * What the main process of a soak does beside its clients: reductions over all devices that may go
+ * by NCCL, again and again. So there is a team (head/team.c), and with little room for
+ * communicators it and the pairs of the clients' copies close each other all the time.
  */
 #ifndef BENCH_CHAOS_SOAK_TEAM_H
 #define BENCH_CHAOS_SOAK_TEAM_H
@@ -23,7 +24,8 @@ struct soak_team {
 };
 
 /*
- * Looks at the round under way, or begins the next. Does not wait but for the bytes of a result that is there.
+ * Looks at the round under way, or begins the next. Does not wait but for the bytes of a result
+ * that is there.
  *
  * @param out_text  Of failure: what was wrong.
  * @return false: a reduction failed, or its result was wrong.

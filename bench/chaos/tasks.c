@@ -1,6 +1,6 @@
 /*
- * Tasks of the main process: small ones that show that work goes on, large ones that fill a device, and those that do what may not be
- * done. Nothing here waits.
+ * Tasks of the main process: small ones that show that work goes on, large ones that fill a device,
+ * and those that do what may not be done. Nothing here waits.
  */
 #include <stdio.h>
 
@@ -20,7 +20,7 @@ enum chaos_turn chaos_wrong(struct chaos *chaos, const struct chaos_fault *fault
     return CHAOS_WRONG;
 }
 
-/* ------------------------------------------------------------------------------------------------ tasks of our own */
+/* --------------------------------------------------------------------- tasks of our own */
 
 struct plasmon_ref *chaos_fill(struct chaos *chaos, uint64_t bytes, int64_t value,
                                int device)
@@ -88,7 +88,7 @@ enum chaos_turn chaos_probe_step(struct chaos *chaos, struct chaos_fault *fault)
     return CHAOS_MENDED;
 }
 
-/* ------------------------------------------------------------------------------------------------ functions that misbehave */
+/* ------------------------------------------------------------- functions that misbehave */
 
 static const char illegal_cuda[] =
     "extern \"C\" __global__ void chaos_illegal(unsigned long "

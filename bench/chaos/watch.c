@@ -1,6 +1,7 @@
 /*
- * What the devices have enqueued. A device's timeline is memory without a name that its store has open; it is opened once more through
- * /proc, read-only, and its words are looked at as any process of the host does (store/timeline.h). Nothing of the cluster notices.
+ * What the devices have enqueued. A device's timeline is memory without a name that its store has
+ * open; it is opened once more through /proc, read-only, and its words are looked at as any process
+ * of the host does (store/timeline.h). Nothing of the cluster notices.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 #include "base/fd.h"
 #include "bench/chaos/chaos.h"
 
-/* ------------------------------------------------------------------------------------------------ numbers */
+/* ------------------------------------------------------------------------------ numbers */
 
 uint64_t chaos_json_number(const char *json, const char *in, const char *key)
 {
@@ -56,7 +57,7 @@ static bool read_numbers(struct chaos_cluster *cluster)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ timelines */
+/* ---------------------------------------------------------------------------- timelines */
 
 static void map_timeline(struct chaos_cluster *cluster, const char *path)
 {
@@ -148,7 +149,7 @@ pid_t chaos_worker(const struct chaos_cluster *cluster, uint32_t device)
                : 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ progress */
+/* ----------------------------------------------------------------------------- progress */
 
 uint32_t chaos_incarnation(const struct chaos_cluster *cluster, uint32_t device)
 {
@@ -157,8 +158,8 @@ uint32_t chaos_incarnation(const struct chaos_cluster *cluster, uint32_t device)
 }
 
 /*
- * The record is wiped before the number changes, and a worker's own end is noticed after all of its start. So what is read under one
- * number on both sides, and has that in order, is of that one.
+ * The record is wiped before the number changes, and a worker's own end is noticed after all of its
+ * start. So what is read under one number on both sides, and has that in order, is of that one.
  */
 bool chaos_goes_on(const struct chaos_cluster *cluster, uint32_t device,
                    uint32_t incarnation, struct store_phases *out, bool *out_next)

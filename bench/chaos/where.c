@@ -1,10 +1,13 @@
 /*
- * Where the time goes until a device works again: the median of each phase (store/phases.h) of each kind of fault that ends a worker. Of faults
- * that came alone, as in the report's other table. Medians of phases do not add up to the median of the whole; the last line is of the sums.
+ * Where the time goes until a device works again: the median of each phase (store/phases.h) of each
+ * kind of fault that ends a worker. Of faults that came alone, as in the report's other table.
+ * Medians of phases do not add up to the median of the whole; the last line is of the sums.
  *
- * BY CAUSE  The slow ones are not the usual ones with more of everything: mostly one phase of theirs was long. So each fault is counted under the phase that
- * took longest of its recovery, and the second table has how many those are and how long all of their recovery took. `functions` are the programs'
- * own ones, of which the first launch needed one that nobody on this host had compiled yet; `other devices` may be at the same.
+ * BY CAUSE  The slow ones are not the usual ones with more of everything: mostly one phase of
+ * theirs was long. So each fault is counted under the phase that took longest of its recovery, and
+ * the second table has how many those are and how long all of their recovery took. `functions` are
+ * the programs' own ones, of which the first launch needed one that nobody on this host had
+ * compiled yet; `other devices` may be at the same.
  */
 #include <stdio.h>
 
@@ -64,7 +67,7 @@ static void print_line(const struct chaos *chaos, const char *name, int phase)
     printf("\n");
 }
 
-/* ------------------------------------------------------------------------------------------------ by cause */
+/* ----------------------------------------------------------------------------- by cause */
 
 static int longest_of(const struct chaos_sample *sample)
 {
@@ -123,7 +126,7 @@ static void put_causes(struct pl_str *out, const struct chaos *chaos, enum chaos
     pl_str_append(out, "}");
 }
 
-/* ------------------------------------------------------------------------------------------------ the report */
+/* --------------------------------------------------------------------------- the report */
 
 void chaos_where_print(const struct chaos *chaos)
 {

@@ -14,14 +14,19 @@ enum graphs_contestant {
 };
 enum graphs_mode {
     GRAPHS_RESIDENT, /* inputs are on the device; many runs in flight: throughput */
-    GRAPHS_COLD, /* each run copies its inputs from page-locked host memory and its outputs to it; a few in flight */
+    /*
+     * each run copies its inputs from page-locked host memory and its outputs to it; a few in
+     * flight
+     */
+    GRAPHS_COLD,
     GRAPHS_PAGEABLE, /* the same on Plasmon from and to ordinary memory; beside the same yardsticks as cold */
     GRAPHS_SINGLE, /* resident, one run from its first call to its results: latency */
     GRAPHS_MODES
 };
 /*
- * What a child measures. result[mode * GRAPHS_CONTESTANTS + contestant]: seconds a run, the median; negative: not measured.
- * result[GRAPHS_SECONDS + the same]: of how many samples. Then what room.c wants: seconds of the critical path, bytes a second.
+ * What a child measures. result[mode * GRAPHS_CONTESTANTS + contestant]: seconds a run, the median;
+ * negative: not measured. result[GRAPHS_SECONDS + the same]: of how many samples. Then what room.c
+ * wants: seconds of the critical path, bytes a second.
  */
 #define GRAPHS_SECONDS   (GRAPHS_MODES * GRAPHS_CONTESTANTS)
 #define GRAPHS_PATH      (2 * GRAPHS_SECONDS)
@@ -53,8 +58,9 @@ static inline bool graphs_mode_wanted(const struct graphs_run *run, uint32_t mod
     return (run->modes & 1u << mode) != 0;
 }
 /*
- * Runs in one sample. In flight together so many that a sample is an eighth of the budget, so that medians of large graphs have samples
- * too; at least two, where the second hides what a first call costs. Serial runs, and those of a CPU, are one after the other in any mode.
+ * Runs in one sample. In flight together so many that a sample is an eighth of the budget, so that
+ * medians of large graphs have samples too; at least two, where the second hides what a first call
+ * costs. Serial runs, and those of a CPU, are one after the other in any mode.
  */
 static inline uint32_t graphs_in_flight(const struct graphs_run *run, uint32_t mode)
 {
@@ -83,8 +89,9 @@ struct graphs_timing {
     uint32_t samples;
 };
 /*
- * Calls once(user) run->samples times and gives the median of those after the first run->drop. Where that takes more than the budget:
- * fewer, GRAPHS_SAMPLES_MIN at least, and one dropped. once() returns when the results are there.
+ * Calls once(user) run->samples times and gives the median of those after the first run->drop.
+ * Where that takes more than the budget: fewer, GRAPHS_SAMPLES_MIN at least, and one dropped.
+ * once() returns when the results are there.
  */
 plasmon_status_t graphs_time(const struct graphs_run *run,
                              plasmon_status_t (*once)(void *user, struct pl_err *err),

@@ -1,7 +1,8 @@
 /*
- * A graph on a CPU without Plasmon: the C text through the system's compiler, and its functions called one after the other by one
- * thread. The text does not say in C how a function of a name is called with parameters from a list, so one is written for each
- * kernel, from its signature, and stands after the text.
+ * A graph on a CPU without Plasmon: the C text through the system's compiler, and its functions
+ * called one after the other by one thread. The text does not say in C how a function of a name is
+ * called with parameters from a list, so one is written for each kernel, from its signature, and
+ * stands after the text.
  */
 #include "bench/graphs/bare.h"
 
@@ -26,7 +27,7 @@ struct bare {
     bool cold;
 };
 
-/* ------------------------------------------------------------------------------------------------ the text */
+/* ----------------------------------------------------------------------------- the text */
 
 static const char *c_type(enum graphs_param_kind kind)
 {
@@ -154,7 +155,7 @@ static plasmon_status_t load_calls(struct bare *bare, struct pl_err *err)
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ runs */
+/* --------------------------------------------------------------------------------- runs */
 
 static void run_step(struct bare *bare, const struct graphs_step *step)
 {
@@ -229,7 +230,7 @@ static plasmon_status_t measure(struct bare *bare, uint32_t mode, double *result
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ room */
+/* --------------------------------------------------------------------------------- room */
 
 #define ROUNDS     3
 #define COPY_BYTES (64u << 20)
@@ -258,7 +259,7 @@ static void measure_room(struct bare *bare, double *result)
     pl_free(seconds);
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t graphs_bare_cpu(const struct graphs_run *run, double *result,
                                  struct pl_err *err)

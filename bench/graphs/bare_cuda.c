@@ -1,14 +1,16 @@
 /*
- * A graph on a GPU without Plasmon, as CUDA programs do it: through the driver's own calls, with all memory, streams, events and
- * parameters made before anything is timed.
+ * A graph on a GPU without Plasmon, as CUDA programs do it: through the driver's own calls, with
+ * all memory, streams, events and parameters made before anything is timed.
  *
  *   serial   launch, synchronise, launch, synchronise
  *   events   the streams and waits that the graph's author wrote down; an event only where somebody waits
  *   graph    the same, captured once and launched
  *
- * COLD  In serial all inputs are copied first, and all outputs last. In the other two an input is copied in the stream of its first reader,
- *       just before it, and readers in other streams wait for that; an output is copied in the stream of its last writer, just behind
- *       it: kernels that have their inputs run while others' are on the way, and while outputs leave. All of it is page-locked memory.
+ * COLD  In serial all inputs are copied first, and all outputs last. In the other two an input is
+ *       copied in the stream of its first reader, just before it, and readers in other streams wait
+ *       for that; an output is copied in the stream of its last writer, just behind it: kernels
+ *       that have their inputs run while others' are on the way, and while outputs leave. All of it
+ *       is page-locked memory.
  */
 #include "bench/graphs/bare.h"
 
@@ -42,7 +44,7 @@ plasmon_status_t graphs_bare_fail(plasmon_status_t status, const char *what,
                : pl_err_set(err, status, "%s: %s", what, device_cuda_last_error());
 }
 
-/* ------------------------------------------------------------------------------------------------ set-up; the process ends after */
+/* ------------------------------------------------------- set-up; the process ends after */
 
 static plasmon_status_t open_context(struct bare *bare, struct pl_err *err)
 {
@@ -192,7 +194,7 @@ static plasmon_status_t set_up(struct bare *bare, struct pl_err *err)
                : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ one run */
+/* ------------------------------------------------------------------------------ one run */
 
 plasmon_status_t graphs_bare_launch(struct bare *bare, uint32_t number, CUstream stream)
 {
@@ -247,7 +249,10 @@ static plasmon_status_t once_serial(void *user, struct pl_err *err)
     return graphs_bare_fail(status, "a run", err);
 }
 
-/* Cold: the inputs of a step are on their way in its stream, or its stream waits for the one that has them. */
+/*
+ * Cold: the inputs of a step are on their way in its stream, or its stream waits for the one that
+ * has them.
+ */
 static plasmon_status_t copy_inputs(struct bare *bare, const struct graphs_step *step)
 {
     CUstream stream         = bare->stream[step->stream];
@@ -413,7 +418,7 @@ static plasmon_status_t capture(struct bare *bare, struct pl_err *err)
     return graphs_bare_fail(status, "capturing the graph", err);
 }
 
-/* ------------------------------------------------------------------------------------------------ right before fast */
+/* -------------------------------------------------------------------- right before fast */
 
 /* Outputs and what lies between are no numbers; cold: the inputs too. */
 static plasmon_status_t forget(struct bare *bare)

@@ -38,7 +38,10 @@ struct bare {
 plasmon_status_t graphs_bare_fail(plasmon_status_t status, const char *what,
                                   struct pl_err *err);
 plasmon_status_t graphs_bare_launch(struct bare *bare, uint32_t number, CUstream stream);
-/* bare_cuda_room.c: the critical path and the bandwidth into `result`. Arrays have content; what it is does not matter. */
+/*
+ * bare_cuda_room.c: the critical path and the bandwidth into `result`. Arrays have content; what it
+ * is does not matter.
+ */
 plasmon_status_t graphs_bare_room(struct bare *bare, double *result, struct pl_err *err);
 
 #endif

@@ -1,10 +1,12 @@
 /*
  * How long each kernel of a graph takes alone, and how fast the device copies: what room.c computes with.
  *
- * KERNELS    run one after the other in one stream with an event after each, all of them enqueued behind a gate, so that the host's speed
- *            does not show. A time is the least of a few rounds; it has the device's own pause between two kernels in it, about a
- *            microsecond, as every schedule has.
- * BANDWIDTH  copies between two halves of as many bytes as the graph's arrays have, a few in a row: read and written bytes a second.
+ * KERNELS    run one after the other in one stream with an event after each, all of them enqueued
+ *            behind a gate, so that the host's speed does not show. A time is the least of a few
+ *            rounds; it has the device's own pause between two kernels in it, about a microsecond,
+ *            as every schedule has.
+ * BANDWIDTH  copies between two halves of as many bytes as the graph's arrays have, a few in a row:
+ * read and written bytes a second.
  */
 #include "bench/graphs/bare.h"
 
@@ -51,7 +53,7 @@ static plasmon_status_t seconds_between(CUevent begin, CUevent end, double *out_
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ kernels */
+/* ------------------------------------------------------------------------------ kernels */
 
 /* event[i] lies before step i, event[steps] after the last. */
 static plasmon_status_t time_round(struct bare *bare, struct gate *gate, CUevent *event)
@@ -94,7 +96,7 @@ static plasmon_status_t time_steps(struct bare *bare, struct gate *gate, double 
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ bandwidth */
+/* ---------------------------------------------------------------------------- bandwidth */
 
 static plasmon_status_t copy_round(struct gate *gate, CUdeviceptr memory, uint64_t half,
                                    CUstream stream, CUevent event[2])

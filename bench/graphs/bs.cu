@@ -1,4 +1,7 @@
-/* B&S: European calls by Black and Scholes in fp64. Arithmetic, not memory, is what it waits for: one option a thread. */
+/*
+ * B&S: European calls by Black and Scholes in fp64. Arithmetic, not memory, is what it waits for:
+ * one option a thread.
+ */
 static __device__ double normal_cdf(double x)
 {
     return 0.5 * erfc(-0.70710678118654752440 * x);

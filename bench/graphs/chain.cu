@@ -1,6 +1,7 @@
 /*
- * CHAIN: kernels that each wait for the one before. `cycles` of waiting stand for work; every element counts the kernels. CHAIN_BEGIN: what a person adds to a
- * kernel that may begin early; Plasmon adds it by itself.
+ * CHAIN: kernels that each wait for the one before. `cycles` of waiting stand for work; every
+ * element counts the kernels. CHAIN_BEGIN: what a person adds to a kernel that may begin early;
+ * Plasmon adds it by itself.
  */
 #ifndef CHAIN_BEGIN
 #define CHAIN_BEGIN

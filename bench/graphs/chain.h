@@ -1,4 +1,7 @@
-/* What a dependency costs: a chain of short kernels on one device, and a chain that goes back and forth between two. */
+/*
+ * What a dependency costs: a chain of short kernels on one device, and a chain that goes back and
+ * forth between two.
+ */
 #ifndef BENCH_GRAPHS_CHAIN_H
 #define BENCH_GRAPHS_CHAIN_H
 
@@ -12,8 +15,8 @@ struct graphs_chain {
     uint32_t devices;
     uint32_t links; /* of the chain on one device; a multiple of GRAPHS_CHAIN_RECORDED */
     uint32_t hops;  /* of the one between two; even */
-    bool
-        costs; /* CPU times instead of times: telling the driver's apart costs the worker some */
+    /* CPU times instead of times: telling the driver's apart costs the worker some */
+    bool costs;
 };
 #define GRAPHS_CHAIN_RECORDED 100u /* links in a recorded graph, a CUDA graph */
 

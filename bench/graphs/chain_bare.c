@@ -1,4 +1,7 @@
-/* The chains by hand: launches in one stream, CUDA graphs, and two GPUs that hand 4 KiB to each other with events. */
+/*
+ * The chains by hand: launches in one stream, CUDA graphs, and two GPUs that hand 4 KiB to each
+ * other with events.
+ */
 #include "bench/graphs/chain.h"
 
 #include "base/alloc.h"
@@ -46,7 +49,7 @@ static plasmon_status_t fail(plasmon_status_t status, const char *what, struct p
                : pl_err_set(err, status, "%s: %s", what, device_cuda_last_error());
 }
 
-/* ------------------------------------------------------------------------------------------------ set-up; the process ends after */
+/* ------------------------------------------------------- set-up; the process ends after */
 
 static plasmon_status_t open_side(struct side *side, int index, const void *image)
 {
@@ -136,7 +139,7 @@ static plasmon_status_t open_all(struct bare *bare, struct pl_err *err)
     return fail(status, "opening the GPUs", err);
 }
 
-/* ------------------------------------------------------------------------------------------------ one device */
+/* --------------------------------------------------------------------------- one device */
 
 static plasmon_status_t launch(struct bare *bare, struct side *side)
 {
@@ -249,7 +252,7 @@ static plasmon_status_t capture_early(struct bare *bare)
     return status == PLASMON_OK ? CU(cuGraphInstantiate(&bare->exec, graph, 0)) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ two devices */
+/* -------------------------------------------------------------------------- two devices */
 
 static plasmon_status_t copy(struct side *to, struct side *from, CUstream stream)
 {
@@ -324,7 +327,7 @@ static plasmon_status_t run_pull_kernel(struct bare *bare)
     return run_hops(bare, PULL_KERNEL);
 }
 
-/* ------------------------------------------------------------------------------------------------ right before fast */
+/* -------------------------------------------------------------------- right before fast */
 
 /* Counts begin anew: fp32 is exact up to 16 million. */
 static plasmon_status_t reset(struct bare *bare)

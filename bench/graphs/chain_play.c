@@ -19,7 +19,7 @@ struct play {
     float links; /* that x counted so far */
 };
 
-/* ------------------------------------------------------------------------------------------------ a link */
+/* ------------------------------------------------------------------------------- a link */
 
 void graphs_chain_register(struct bench_cluster *cluster)
 {
@@ -68,7 +68,7 @@ void graphs_chain_submit(struct bench_cluster *cluster, struct plasmon_ref *x,
     bench_must(cluster, plasmon_submit(cluster->client, &call, NULL, NULL), "a link");
 }
 
-/* ------------------------------------------------------------------------------------------------ chains */
+/* ------------------------------------------------------------------------------- chains */
 
 static void submit(struct play *play, int device)
 {
@@ -136,7 +136,7 @@ static void run_hops(struct play *play)
     play->links += (float)play->config->hops;
 }
 
-/* ------------------------------------------------------------------------------------------------ right before fast */
+/* -------------------------------------------------------------------- right before fast */
 
 /* Counts begin anew: fp32 is exact up to 16 million. */
 static void reset(struct play *play)
@@ -233,11 +233,12 @@ static plasmon_status_t play_run(const void *user, double *result, size_t count,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ rows */
+/* --------------------------------------------------------------------------------- rows */
 
 /*
- * Targets, on GPUs. A link that is submitted costs what a kernel costs where kernels take microseconds; recorded ones what a CUDA graph
- * costs; the edge at most 10 us more than what one process with events pays. CPU times are those of the design.
+ * Targets, on GPUs. A link that is submitted costs what a kernel costs where kernels take
+ * microseconds; recorded ones what a CUDA graph costs; the edge at most 10 us more than what one
+ * process with events pays. CPU times are those of the design.
  */
 static const struct {
     const char *name, *note;

@@ -1,6 +1,7 @@
 /*
- * MUL and CG: a dense symmetric matrix by a vector, rows in parts. A is 2 I plus a random symmetric matrix of small norm, so that CG
- * converges; its elements are a function of row and column, made part by part.
+ * MUL and CG: a dense symmetric matrix by a vector, rows in parts. A is 2 I plus a random symmetric
+ * matrix of small norm, so that CG converges; its elements are a function of row and column, made
+ * part by part.
  */
 extern "C" __global__ void dense_matrix(float *a, i64 rows, i64 n, i64 first, i64 seed)
 {
@@ -14,8 +15,8 @@ extern "C" __global__ void dense_matrix(float *a, i64 rows, i64 n, i64 first, i6
 }
 
 /*
- * y = A x for `rows` rows of n elements. A block has four rows at a time, so that what it loads of x serves four; x comes from the
- * second-level cache, A from memory, once. n is a multiple of 4.
+ * y = A x for `rows` rows of n elements. A block has four rows at a time, so that what it loads of
+ * x serves four; x comes from the second-level cache, A from memory, once. n is a multiple of 4.
  */
 #define DENSE_ROWS 4
 

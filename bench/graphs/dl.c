@@ -1,4 +1,7 @@
-/* DL: two branches of convolution, pooling, convolution; then both together through a dense layer to one number. Eight kernels. */
+/*
+ * DL: two branches of convolution, pooling, convolution; then both together through a dense layer
+ * to one number. Eight kernels.
+ */
 #include "bench/graphs/graph.h"
 #include "bench/graphs/text.h"
 
@@ -27,7 +30,7 @@ struct branch {
     uint32_t image, weight1, weight2, conv1, pool, conv2;
 };
 
-/* ------------------------------------------------------------------------------------------------ reference */
+/* ---------------------------------------------------------------------------- reference */
 
 /* In fp64 from the picture to the pooled planes, which are kept; the rest is small. */
 struct reference {
@@ -132,7 +135,7 @@ static void expect_answer(struct graphs_graph *graph, const struct branch branch
     graphs_unmap(reference.size, (uint64_t)count * sizeof(double));
 }
 
-/* ------------------------------------------------------------------------------------------------ graph */
+/* -------------------------------------------------------------------------------- graph */
 
 static struct branch make_branch(struct graphs_graph *graph, uint64_t salt)
 {

@@ -1,6 +1,6 @@
 /*
- * DL: two small convolutional branches and a dense layer. Images are planes [channel][row][column]; 3 x 3 filters with stride 2
- * are centred on pixel (2 row, 2 column), and pixels outside are 0.
+ * DL: two small convolutional branches and a dense layer. Images are planes [channel][row][column];
+ * 3 x 3 filters with stride 2 are centred on pixel (2 row, 2 column), and pixels outside are 0.
  */
 static __device__ float at(const float *in, i64 n, i64 row, i64 column)
 {
@@ -8,8 +8,8 @@ static __device__ float at(const float *in, i64 n, i64 row, i64 column)
 }
 
 /*
- * One plane of n x n becomes eight of m x m, n = 2 m, with ReLU. A thread makes two neighbours of all eight planes from the 3 x 5
- * pixels that it loads once. m is even.
+ * One plane of n x n becomes eight of m x m, n = 2 m, with ReLU. A thread makes two neighbours of
+ * all eight planes from the 3 x 5 pixels that it loads once. m is even.
  */
 extern "C" __global__ void dl_conv1(float *out, const float *in, const float *weights, i64 m)
 {

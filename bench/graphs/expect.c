@@ -1,13 +1,17 @@
 /*
  * What a graph must give, and whether it did.
  *
- * SAMPLE  The reference, in fp64, knows every element of a small output and about 250,000 of a large one: every step-th from a random
- *         first one on, with an odd step. A mistake in one of 20,000 elements is missed with a probability of e^-12 if it has nothing
- *         to do with the step. Reductions (VEC, DL) and HITS have a reference that reads every element of every input.
+ * SAMPLE  The reference, in fp64, knows every element of a small output and about 250,000 of a
+ *         large one: every step-th from a random first one on, with an odd step. A mistake in one
+ *         of 20,000 elements is missed with a probability of e^-12 if it has nothing to do with the
+ *         step. Reductions (VEC, DL) and HITS have a reference that reads every element of every
+ *         input.
  *
- * KEPT    The first contestant that passes leaves its whole output in memory that the others see, who hold every element of theirs
- *         against it, within twice the bound: the same kernels ran on the same bytes. (Not to the bit: sums by atomics are in any
- *         order.) So a part of an output that somebody did not write, or wrote before its inputs were there, shows wherever it is.
+ * KEPT    The first contestant that passes leaves its whole output in memory that the others see,
+ *         who hold every element of theirs against it, within twice the bound: the same kernels ran
+ *         on the same bytes. (Not to the bit: sums by atomics are in any order.) So a part of an
+ *         output that somebody did not write, or wrote before its inputs were there, shows wherever
+ *         it is.
  *
  * Whatever is written has been set to "no number" before, on yardsticks; a NaN is wrong everywhere.
  */
@@ -19,8 +23,8 @@
 #include "base/alloc.h"
 
 #define SAMPLES 250007u /* a prime: samples of an image do not fall into one column */
-#define OPEN_MAX \
-    10000u /* of whole numbers, one in so many may differ: rounding decides ties */
+/* of whole numbers, one in so many may differ: rounding decides ties */
+#define OPEN_MAX 10000u
 
 struct graphs_kept {
     uint64_t bytes;
@@ -28,7 +32,7 @@ struct graphs_kept {
     _Alignas(64) uint8_t data[];
 };
 
-/* ------------------------------------------------------------------------------------------------ samples */
+/* ------------------------------------------------------------------------------ samples */
 
 uint64_t graphs_sample(uint64_t elements)
 {
@@ -92,7 +96,7 @@ uint64_t graphs_output_bytes(const struct graphs_graph *graph)
     return most;
 }
 
-/* ------------------------------------------------------------------------------------------------ one element */
+/* -------------------------------------------------------------------------- one element */
 
 static double element(const void *data, plasmon_dtype_t dtype, uint64_t index)
 {
@@ -145,7 +149,7 @@ static bool sample_is_right(const struct graphs_graph *graph,
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ all elements */
+/* ------------------------------------------------------------------------- all elements */
 
 struct comparison {
     const struct graphs_expect *expect;

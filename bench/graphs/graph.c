@@ -1,4 +1,7 @@
-/* Building graphs: arrays, steps, launch shapes; and whether the hand-written order of a graph's streams is enough. */
+/*
+ * Building graphs: arrays, steps, launch shapes; and whether the hand-written order of a graph's
+ * streams is enough.
+ */
 #include "bench/graphs/graph.h"
 
 #include <string.h>
@@ -6,7 +9,7 @@
 
 #include "base/alloc.h"
 
-/* ------------------------------------------------------------------------------------------------ arrays */
+/* ------------------------------------------------------------------------------- arrays */
 
 static uint64_t element_bytes(plasmon_dtype_t dtype)
 {
@@ -128,7 +131,7 @@ uint32_t graphs_device_of(const struct graphs_graph *graph, uint32_t place,
     return place * devices / graph->places;
 }
 
-/* ------------------------------------------------------------------------------------------------ signatures */
+/* --------------------------------------------------------------------------- signatures */
 
 static const struct {
     const char *word;
@@ -188,7 +191,7 @@ static void take_params(struct graphs_step *step, const struct graphs_kernel *ke
     step->param_count = count;
 }
 
-/* ------------------------------------------------------------------------------------------------ steps */
+/* -------------------------------------------------------------------------------- steps */
 
 static uint32_t find_kernel(const struct graphs_definition *definition, const char *name)
 {
@@ -256,7 +259,7 @@ struct graphs_launch graphs_tiles(int64_t columns, int64_t rows, uint32_t block_
         .block = {block_x, block_y, 1}};
 }
 
-/* ------------------------------------------------------------------------------------------------ the person's order */
+/* ------------------------------------------------------------------- the person's order */
 
 static bool touches(const struct graphs_step *step, uint32_t array, bool *out_writes)
 {
@@ -337,7 +340,7 @@ bool graphs_check_order(const struct graphs_graph *graph, struct pl_err *err)
     return ok;
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 void graphs_graph_build(struct graphs_graph *graph,
                         const struct graphs_definition *definition, int64_t n,

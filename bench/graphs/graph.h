@@ -1,18 +1,23 @@
 /*
- * Task graphs as data. A graph is a list of arrays and a list of steps; a step is one launch of a kernel, with arrays and numbers in
- * the order of the kernel's parameters. Whoever plays it - Plasmon, or one of the yardsticks - sees the same kernels, from the same
- * text, with the same launch shapes, on the same bytes; they differ in who finds out what may run at the same time:
+ * Task graphs as data. A graph is a list of arrays and a list of steps; a step is one launch of a
+ * kernel, with arrays and numbers in the order of the kernel's parameters. Whoever plays it -
+ * Plasmon, or one of the yardsticks - sees the same kernels, from the same text, with the same
+ * launch shapes, on the same bytes; they differ in who finds out what may run at the same time:
  *
  *   Plasmon     from the access modes in the kernels' signatures
  *   serial      nobody: one stream, and a synchronisation after each kernel
- *   events      a person: each step names its stream and the steps of other streams that it waits for (graphs_after)
+ *   events      a person: each step names its stream and the steps of other streams that it waits
+ *               for (graphs_after)
  *   graph       the same person: a CUDA graph captured from those streams
  *
- * graphs_check_order() proves that what the person wrote covers every dependency: a race would be a yardstick that is too fast.
+ * graphs_check_order() proves that what the person wrote covers every dependency: a race would be a
+ * yardstick that is too fast.
  *
  * FILES   vec.c bs.c img.c ml.c hits.c dl.c   a graph each: its arrays, its steps, its results in fp64
- *         vec.cu ... vec_cpu.c ...            its kernels, as text for GPUs and for CPU devices; reduce.cu stands before each .cu
- *         graph.c expect.c parallel.c         building graphs, results and their bounds, threads for references
+ *         vec.cu ... vec_cpu.c ...            its kernels, as text for GPUs and for CPU devices;
+ *                                             reduce.cu stands before each .cu
+ *         graph.c expect.c parallel.c         building graphs, results and their bounds, threads
+ *                                             for references
  *         ml_reference.c                      what ml.c and multi_ml.c share in fp64
  *         room.c                              how much faster than serial a graph could be
  *         multi_vec.c multi_ml.c multi_dense.c the graphs for several devices
@@ -32,7 +37,7 @@
 #define GRAPHS_AFTER_MAX  4
 #define GRAPHS_STREAMS    16
 
-/* ------------------------------------------------------------------------------------------------ kernels */
+/* ------------------------------------------------------------------------------ kernels */
 
 struct graphs_kernel {
     const char *name;      /* of the __global__, and of the C function */
@@ -59,7 +64,7 @@ extern const struct graphs_definition graphs_vec, graphs_bs, graphs_img, graphs_
 extern const struct graphs_definition graphs_multi_vec, graphs_multi_bs, graphs_multi_ml,
     graphs_multi_cg, graphs_multi_mul;
 
-/* ------------------------------------------------------------------------------------------------ arrays */
+/* ------------------------------------------------------------------------------- arrays */
 
 enum graphs_role {
     GRAPHS_INPUT,   /* has bytes */
@@ -72,13 +77,13 @@ enum graphs_role {
 struct graphs_array {
     enum graphs_role role;
     struct plasmon_shape shape;
-    uint32_t
-        parts; /* equal ones along the first dimension, for several devices; 1: whole */
+    /* equal ones along the first dimension, for several devices; 1: whole */
+    uint32_t parts;
     uint64_t elements, bytes;
     void *data; /* GRAPHS_INPUT: owned */
 };
 
-/* ------------------------------------------------------------------------------------------------ steps */
+/* -------------------------------------------------------------------------------- steps */
 
 enum graphs_param_kind {
     GRAPHS_TENSOR,
@@ -129,8 +134,8 @@ struct graphs_step {
     uint32_t stream;
     uint32_t after[GRAPHS_AFTER_MAX]; /* earlier steps of other streams */
     uint32_t after_count;
-    uint32_t
-        place; /* several devices: of graph->places, which the person deals out in blocks */
+    /* several devices: of graph->places, which the person deals out in blocks */
+    uint32_t place;
 };
 
 /* Every `step`-th element of an output from `first` on, and what it must be. */
@@ -206,8 +211,8 @@ void graphs_place(struct graphs_graph *graph, uint32_t step, uint32_t place);
 /* Blocks of `threads` for `count` things, `each` a block. */
 struct graphs_launch graphs_blocks(int64_t count, int64_t each, uint32_t threads);
 /* A grid that loops: as many blocks as a large GPU runs at once, and no more than there is work for. */
-#define GRAPHS_LOOP_BLOCKS \
-    1056u /* 8 blocks of 256 on each of 132 multiprocessors; in signatures, for scratch */
+/* 8 blocks of 256 on each of 132 multiprocessors; in signatures, for scratch */
+#define GRAPHS_LOOP_BLOCKS 1056u
 struct graphs_launch graphs_loop(int64_t count, uint32_t threads);
 /* Two dimensions: tiles of block x * each_x columns by block y * each_y rows. */
 struct graphs_launch graphs_tiles(int64_t columns, int64_t rows, uint32_t block_x,
@@ -219,16 +224,22 @@ bool graphs_check_order(const struct graphs_graph *graph, struct pl_err *err);
 /* false: two steps may overlap and one writes what the other uses. */
 bool graphs_steps_conflict(const struct graphs_step *a, const struct graphs_step *b);
 
-/* ------------------------------------------------------------------------------------------------ room (room.c) */
+/* ------------------------------------------------------------------------ room (room.c) */
 
-/* Seconds of the longest way through a run's steps, as their accesses order them; `seconds`: of each step alone. */
+/*
+ * Seconds of the longest way through a run's steps, as their accesses order them; `seconds`: of
+ * each step alone.
+ */
 double graphs_critical_path(const struct graphs_graph *graph, const double *seconds);
 /* What the kernels of a run read and write when each does so once and nothing stays in a cache. */
 uint64_t graphs_traffic(const struct graphs_graph *graph);
 
-/* ------------------------------------------------------------------------------------------------ results (expect.c) */
+/* ------------------------------------------------------------------- results (expect.c) */
 
-/* Room for what every graphs_sample()th element must be; fill it in: want[i] is for element graphs_expect_at(expect, i). */
+/*
+ * Room for what every graphs_sample()th element must be; fill it in: want[i] is for element
+ * graphs_expect_at(expect, i).
+ */
 struct graphs_expect *graphs_expect(struct graphs_graph *graph, uint32_t array,
                                     double absolute, double relative);
 /* The same with a sample of one's own: every `step`-th. */
@@ -241,8 +252,9 @@ static inline uint64_t graphs_expect_at(const struct graphs_expect *expect, uint
 /* All of a small array, about 250,000 elements of a large one. */
 uint64_t graphs_sample(uint64_t elements);
 /*
- * false: err says what is wrong. `data`: the array's bytes, of a graph that a contestant has just run. First the sample is held against
- * fp64. Then the whole array is kept, or, when a contestant before has left one, every element is held against that.
+ * false: err says what is wrong. `data`: the array's bytes, of a graph that a contestant has just
+ * run. First the sample is held against fp64. Then the whole array is kept, or, when a contestant
+ * before has left one, every element is held against that.
  */
 bool graphs_compare(const struct graphs_graph *graph, const struct graphs_expect *expect,
                     const void *data, struct pl_err *err);
@@ -250,17 +262,23 @@ void graphs_expect_finish(struct graphs_expect *expect);
 /* The most bytes that an output with expectations has: room for any of them. */
 uint64_t graphs_output_bytes(const struct graphs_graph *graph);
 
-/* ------------------------------------------------------------------------------------------------ helpers (parallel.c) */
+/* ----------------------------------------------------------------- helpers (parallel.c) */
 
-/* Calls work(user, begin, end) for pieces of 0 .. count in as many threads as there are cores; they are gone when it returns. */
+/*
+ * Calls work(user, begin, end) for pieces of 0 .. count in as many threads as there are cores; they
+ * are gone when it returns.
+ */
 void graphs_parallel(int64_t count, void (*work)(void *user, int64_t begin, int64_t end),
                      void *user);
-/* Zeros that a reference needs for a while, in large pages where there are such, and touched by who writes them. Or exits. */
+/*
+ * Zeros that a reference needs for a while, in large pages where there are such, and touched by who
+ * writes them. Or exits.
+ */
 void *graphs_must_map(uint64_t bytes);
 void graphs_unmap(void *memory, uint64_t bytes);
 /* The index-th number of a series: any thread may have any of them. */
-#define GRAPHS_SEED_MASK \
-    0x7fffffffffffffffu /* a seed that goes through an i64 is not negative */
+/* a seed that goes through an i64 is not negative */
+#define GRAPHS_SEED_MASK 0x7fffffffffffffffu
 static inline uint64_t graphs_random(uint64_t seed, uint64_t index)
 {
     uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15u; /* splitmix64 */

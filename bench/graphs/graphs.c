@@ -1,13 +1,16 @@
 /*
- * `plasmon bench graphs`: task graphs of the GrCUDA suite on Plasmon, beside the same kernels launched by hand.
+ * `plasmon bench graphs`: task graphs of the GrCUDA suite on Plasmon, beside the same kernels
+ * launched by hand.
  *
  *   six     on one device, hand-tuned streams and CUDA graphs beside them
  *   multi   five of them on 1, 2, 4, ... devices, and every policy of placement on the most
- *   chain   what one dependency costs, on one device and between two; what one launch costs that somebody waits for; what each step between
- *           a CUDA graph by hand and a replay costs (steps.c)
+ *   chain   what one dependency costs, on one device and between two; what one launch costs that
+ *           somebody waits for; what each step between a CUDA graph by hand and a replay costs
+ *           (steps.c)
  *
- * This file says what is to be measured and what comes of it; measure.c does it. The exit status tells whether every result was right and
- * every figure is there; with --strict also whether the targets were met, which depends on the machine.
+ * This file says what is to be measured and what comes of it; measure.c does it. The exit status
+ * tells whether every result was right and every figure is there; with --strict also whether the
+ * targets were met, which depends on the machine.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -111,9 +114,12 @@ static const struct graphs_definition *const multi[] = {&graphs_multi_vec, &grap
                                                         &graphs_multi_ml, &graphs_multi_cg,
                                                         &graphs_multi_mul};
 
-/* ------------------------------------------------------------------------------------------------ what is asked for */
+/* -------------------------------------------------------------------- what is asked for */
 
-/* The next graph and size of six that is wanted, from *at on, which moves past it. false: that was the last. */
+/*
+ * The next graph and size of six that is wanted, from *at on, which moves past it. false: that was
+ * the last.
+ */
 static bool next_six(const struct graphs_options *given, size_t *at,
                      const struct graphs_definition **out_definition,
                      enum graphs_size *out_size)
@@ -193,7 +199,7 @@ static bool run_parts(struct graphs_measure *measure, const struct graphs_option
     return ok;
 }
 
-/* ------------------------------------------------------------------------------------------------ the command */
+/* -------------------------------------------------------------------------- the command */
 
 /* Defaults that depend on the machine, and what cannot be. Negative: fine. */
 static int complete_options(struct graphs_options *given, bool cuda)

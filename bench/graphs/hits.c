@@ -4,7 +4,8 @@
  *     A2 = A^T H1    sum(A2)    A1 = A2 / sum
  *     H2 = A A1      sum(H2)    H1 = H2 / sum
  *
- * Both halves of an iteration read what the last one left, so the two chains run side by side and cross after each.
+ * Both halves of an iteration read what the last one left, so the two chains run side by side and
+ * cross after each.
  */
 #include "bench/graphs/graph.h"
 #include "bench/graphs/text.h"
@@ -25,7 +26,7 @@ static const struct graphs_kernel kernels[] = {
     {"hits_divide", "hits_divide(out f32[n] y, in f32[n] x, in f32[1] sum, i64 n)"},
 };
 
-/* ------------------------------------------------------------------------------------------------ the graph's matrices */
+/* ----------------------------------------------------------------- the graph's matrices */
 
 struct matrix {
     uint32_t row, column, value; /* inputs */
@@ -98,7 +99,7 @@ static void make_matrices(struct graphs_graph *graph, struct matrix *a, struct m
     graphs_unmap(links.next, (uint64_t)n * sizeof(int32_t));
 }
 
-/* ------------------------------------------------------------------------------------------------ reference */
+/* ---------------------------------------------------------------------------- reference */
 
 struct product {
     const int32_t *row, *column;
@@ -171,7 +172,10 @@ static void ones_piece(void *user, int64_t begin, int64_t end)
     }
 }
 
-/* An element goes through a sum of a few terms and a division each time; a grid's sum is good to a few 1e-6. */
+/*
+ * An element goes through a sum of a few terms and a division each time; a grid's sum is good to a
+ * few 1e-6.
+ */
 static void expect_vector(struct graphs_graph *graph, uint32_t array, const double *value)
 {
     struct graphs_expect *expect = graphs_expect(graph, array, 1e-30, 1e-4);
@@ -209,7 +213,7 @@ static void expect_scores(struct graphs_graph *graph, const struct matrix *a,
     graphs_unmap(h2, bytes);
 }
 
-/* ------------------------------------------------------------------------------------------------ graph */
+/* -------------------------------------------------------------------------------- graph */
 
 /* One of the two chains. */
 struct chain {

@@ -1,6 +1,7 @@
 /*
- * HITS: hubs and authorities of a graph. Matrices are CSR with 32-bit indices; rows are short (three entries on average), so a row is a
- * thread's: neighbouring threads read neighbouring pieces of `column` and `value`, and the gathers from x are what it costs.
+ * HITS: hubs and authorities of a graph. Matrices are CSR with 32-bit indices; rows are short
+ * (three entries on average), so a row is a thread's: neighbouring threads read neighbouring pieces
+ * of `column` and `value`, and the gathers from x are what it costs.
  */
 extern "C" __global__ void hits_spmv(float *y, const int *row, const int *column, const float *value,
                                      const float *x, i64 n)

@@ -1,6 +1,7 @@
 /*
- * IMG: eleven kernels, four wide, six deep. Three blurs of a picture; edges of two of them; the edges of the large blur stretched to
- * a mask; then the sharpened picture where the large mask is high, and the blurred one elsewhere.
+ * IMG: eleven kernels, four wide, six deep. Three blurs of a picture; edges of two of them; the
+ * edges of the large blur stretched to a mask; then the sharpened picture where the large mask is
+ * high, and the blurred one elsewhere.
  */
 #include "bench/graphs/graph.h"
 #include "bench/graphs/text.h"
@@ -10,8 +11,8 @@
 #include "base/alloc.h"
 
 #define AMOUNT 0.5
-#define STRIP \
-    256 /* columns that are blurred together: loops that a compiler turns into vectors */
+/* columns that are blurred together: loops that a compiler turns into vectors */
+#define STRIP 256
 
 static const struct graphs_kernel kernels[] = {
     {"img_blur3", "img_blur3(out f32[n,n] y, in f32[n,n] x, in f32[9] weights, i64 n)"},
@@ -49,9 +50,12 @@ static uint32_t gauss(struct graphs_graph *graph, int64_t width, double sigma)
     return input;
 }
 
-/* ------------------------------------------------------------------------------------------------ reference */
+/* ---------------------------------------------------------------------------- reference */
 
-/* Everything that follows from the picture alone is computed where it is needed, in fp64; only the large mask is kept, for its extremes. */
+/*
+ * Everything that follows from the picture alone is computed where it is needed, in fp64; only the
+ * large mask is kept, for its extremes.
+ */
 struct reference {
     int64_t n;
     const float *image, *weight_small, *weight_large, *weight_unsharp;
@@ -219,7 +223,10 @@ static void expect_picture(struct graphs_graph *graph, uint32_t image,
         reference.low  = fmin(reference.low, reference.row_low[i]);
         reference.high = fmax(reference.high, reference.row_high[i]);
     }
-    /* Pixels are below 1 and the masks below 10; the stretch by 5 / (high - low), about 10, is the steepest part. */
+    /*
+     * Pixels are below 1 and the masks below 10; the stretch by 5 / (high - low), about 10, is the
+     * steepest part.
+     */
     reference.expect = graphs_expect(graph, output, 1e-4, 0);
     graphs_parallel((int64_t)reference.expect->count, result_pieces, &reference);
     graphs_unmap(reference.large, (uint64_t)(n * n) * sizeof(float));
@@ -227,7 +234,7 @@ static void expect_picture(struct graphs_graph *graph, uint32_t image,
     pl_free(reference.row_high);
 }
 
-/* ------------------------------------------------------------------------------------------------ graph */
+/* -------------------------------------------------------------------------------- graph */
 
 static uint32_t picture(struct graphs_graph *graph)
 {

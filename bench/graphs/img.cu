@@ -1,8 +1,9 @@
 /*
  * IMG: a picture whose edges stay sharp while the rest is blurred. Pixels outside the picture are 0.
  *
- * Filters: a thread makes IMG_ROWS pixels of one column, top to bottom; a row of the input is loaded once a thread and used for
- * all output rows that it reaches. Neighbouring threads share their loads through the first-level cache.
+ * Filters: a thread makes IMG_ROWS pixels of one column, top to bottom; a row of the input is
+ * loaded once a thread and used for all output rows that it reaches. Neighbouring threads share
+ * their loads through the first-level cache.
  */
 #define IMG_ROWS 8
 
@@ -118,7 +119,10 @@ extern "C" __global__ void img_min(float *out, const float4 *in, float *partial,
     extreme<min_op>(out, in, partial, ticket, n * n / 4);
 }
 
-/* Point by point, four at a time; one block has 256 for 1024 pixels. n is even, so n * n is a multiple of 4. */
+/*
+ * Point by point, four at a time; one block has 256 for 1024 pixels. n is even, so n * n is a
+ * multiple of 4.
+ */
 static __device__ i64 quad(void)
 {
     return (i64)blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,12 +1,14 @@
 /*
- * One launch at a time, from its submission to its result: a kernel of a few microseconds on 4 KiB that are on the device already.
+ * One launch at a time, from its submission to its result: a kernel of a few microseconds on 4 KiB
+ * that are on the device already.
  *
  *   launch   until the result is known to be there
  *   get      until the 4 KiB are in the caller's memory
  *   replay   a recorded graph of that one kernel, until it is done
  *
- * THE FLOOR  A task goes client -> head -> worker -> head -> client. Two lock-step round trips of a message through the same rpc/ to
- *            another process, measured right after, are what the transport alone costs (echo.c; `bench tasks` has the same yardstick).
+ * THE FLOOR  A task goes client -> head -> worker -> head -> client. Two lock-step round trips of a
+ *            message through the same rpc/ to another process, measured right after, are what the
+ *            transport alone costs (echo.c; `bench tasks` has the same yardstick).
  */
 #include "bench/graphs/latency.h"
 

@@ -1,7 +1,8 @@
 /*
- * What is measured, in which order. For each graph and size the inputs and the fp64 results are made once, here; then children measure,
- * one after the other: the yardsticks without Plasmon, and Plasmon. This process touches neither a device nor gRPC. A child that fails
- * costs its figures, and the rest goes on.
+ * What is measured, in which order. For each graph and size the inputs and the fp64 results are
+ * made once, here; then children measure, one after the other: the yardsticks without Plasmon, and
+ * Plasmon. This process touches neither a device nor gRPC. A child that fails costs its figures,
+ * and the rest goes on.
  */
 #include "bench/graphs/measure.h"
 
@@ -15,8 +16,8 @@
 #include "bench/graphs/steps.h"
 
 #define DROP 3u
-#define MULTI_TARGET \
-    0.95 /* of the speed by hand, of runs in flight: alone, one pays the round trip (table.c, TARGETS) */
+/* of the speed by hand, of runs in flight: alone, one pays the round trip (table.c, TARGETS) */
+#define MULTI_TARGET 0.95
 
 static const char *const policies[] = {"auto", "locality", "round-robin"};
 
@@ -57,7 +58,7 @@ static struct graphs_run new_run(const struct graphs_measure *measure,
                                .budget_ns = measure->budget_ns};
 }
 
-/* ------------------------------------------------------------------------------------------------ six */
+/* ---------------------------------------------------------------------------------- six */
 
 uint32_t graphs_measure_six_figures(const struct graphs_measure *measure)
 {
@@ -134,7 +135,7 @@ bool graphs_measure_six(struct graphs_measure *measure,
     return graphs_table_save(measure->table) && ok;
 }
 
-/* ------------------------------------------------------------------------------------------------ multi */
+/* -------------------------------------------------------------------------------- multi */
 
 uint32_t graphs_measure_multi_figures(const struct graphs_measure *measure)
 {
@@ -276,7 +277,7 @@ bool graphs_measure_multi(struct graphs_measure *measure,
     return graphs_table_save(measure->table) && ok;
 }
 
-/* ------------------------------------------------------------------------------------------------ chains */
+/* ------------------------------------------------------------------------------- chains */
 
 bool graphs_measure_chain(struct graphs_measure *measure)
 {

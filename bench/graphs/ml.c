@@ -1,6 +1,7 @@
 /*
- * ML: an ensemble of two classifiers on the same rows. Ridge regression standardises the features, multiplies, and takes a softmax;
- * naive Bayes multiplies, normalises in logarithms, and takes a softmax; the larger sum of both wins. Ten kernels, two branches.
+ * ML: an ensemble of two classifiers on the same rows. Ridge regression standardises the features,
+ * multiplies, and takes a softmax; naive Bayes multiplies, normalises in logarithms, and takes a
+ * softmax; the larger sum of both wins. Ten kernels, two branches.
  */
 #include "bench/graphs/ml_reference.h"
 #include "bench/graphs/text.h"
@@ -34,7 +35,7 @@ static const struct graphs_kernel kernels[] = {
      "ml_argmax(out i32[n] best, in f32[n,c] r1, in f32[n,c] r2, i64 n, i64 c)"},
 };
 
-/* ------------------------------------------------------------------------------------------------ inputs */
+/* ------------------------------------------------------------------------------- inputs */
 
 static void fill_levels(void *user, int64_t begin, int64_t end)
 {
@@ -46,7 +47,7 @@ static void fill_levels(void *user, int64_t begin, int64_t end)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ reference */
+/* ---------------------------------------------------------------------------- reference */
 
 struct reference {
     int64_t n;
@@ -144,8 +145,9 @@ static void score_elements(void *user, int64_t begin, int64_t end)
 }
 
 /*
- * Bounds. A score of naive Bayes is a sum of 200 products of together -4800; fp32 leaves about 0.005 of it uncertain, and the two
- * softmaxes bring that down to a fifth of a quarter. Ridge regression's scores are a few units, so a few 1e-6 each.
+ * Bounds. A score of naive Bayes is a sum of 200 products of together -4800; fp32 leaves about
+ * 0.005 of it uncertain, and the two softmaxes bring that down to a fifth of a quarter. Ridge
+ * regression's scores are a few units, so a few 1e-6 each.
  */
 static void expect_scores(struct graphs_graph *graph, struct reference *reference,
                           uint32_t r1, uint32_t r2, uint32_t best)
@@ -158,7 +160,7 @@ static void expect_scores(struct graphs_graph *graph, struct reference *referenc
     graphs_parallel((int64_t)reference->best.count, best_rows, reference);
 }
 
-/* ------------------------------------------------------------------------------------------------ graph */
+/* -------------------------------------------------------------------------------- graph */
 
 static uint32_t rows_of(struct graphs_graph *graph, enum graphs_role role, int64_t columns)
 {

@@ -1,13 +1,16 @@
 /*
- * ML: ridge regression and naive Bayes on the same rows of features. X is row-major; the number of features is a multiple of 4.
+ * ML: ridge regression and naive Bayes on the same rows of features. X is row-major; the number of
+ * features is a multiple of 4.
  *
- * ml_sums, ml_standardise: a block has one thread in x for four neighbouring features and as many rows of threads as fit, so loads are
- * whole rows and a thread keeps its features' figures in registers.
+ * ml_sums, ml_standardise: a block has one thread in x for four neighbouring features and as many
+ * rows of threads as fit, so loads are whole rows and a thread keeps its features' figures in
+ * registers.
  */
 
 /*
- * mean[f] and 1 / deviation[f] of every feature. Blocks add what they have to `sums` ([2][f], fp64: counts above 2^24 are no
- * trouble); the last one writes the figures and leaves zeros. Shared memory: blockDim.y * 2 * f floats.
+ * mean[f] and 1 / deviation[f] of every feature. Blocks add what they have to `sums` ([2][f], fp64:
+ * counts above 2^24 are no trouble); the last one writes the figures and leaves zeros. Shared
+ * memory: blockDim.y * 2 * f floats.
  */
 extern "C" __global__ void ml_stats(float *stats, const float4 *x, double *sums, unsigned *ticket, i64 n, i64 f)
 {
@@ -65,8 +68,9 @@ extern "C" __global__ void ml_standardise(float4 *z, const float4 *x, const floa
 }
 
 /*
- * r[row][class] = bias[class] + x[row] . weights[class]: a tall matrix by a narrow one. A block has 128 rows and a thread a row;
- * tiles of 32 features go through shared memory, so that loads are whole 128-byte lines and a value is loaded once for all classes.
+ * r[row][class] = bias[class] + x[row] . weights[class]: a tall matrix by a narrow one. A block has
+ * 128 rows and a thread a row; tiles of 32 features go through shared memory, so that loads are
+ * whole 128-byte lines and a value is loaded once for all classes.
  */
 #define ML_ROWS 128
 #define ML_TILE 32

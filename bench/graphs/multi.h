@@ -17,8 +17,9 @@ struct graphs_multi {
 /*
  * result[figure]: seconds a run, the median, or negative; result[GRAPHS_MULTI_FIGURES + figure]: of how many.
  *
- * One run at a time begins when the one before has ended and somebody knows it. Runs in flight are all enqueued before the
- * first is waited for, as many for all contestants (graphs_multi_in_flight()), and are in the same order in the same memory.
+ * One run at a time begins when the one before has ended and somebody knows it. Runs in flight are
+ * all enqueued before the first is waited for, as many for all contestants
+ * (graphs_multi_in_flight()), and are in the same order in the same memory.
  */
 enum graphs_multi_figure {
     GRAPHS_MULTI_PLAIN, /* Plasmon: submitted each time. By hand: this and the next */

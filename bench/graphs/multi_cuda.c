@@ -1,6 +1,7 @@
 /*
- * A graph on several GPUs without Plasmon: one process, two streams a device, events, copies between peers. Steps are where the person put
- * them (graphs_place); what has to be copied and waited for is in a list (multi_plan.h) that a run plays.
+ * A graph on several GPUs without Plasmon: one process, two streams a device, events, copies
+ * between peers. Steps are where the person put them (graphs_place); what has to be copied and
+ * waited for is in a list (multi_plan.h) that a run plays.
  */
 #include "bench/graphs/multi.h"
 
@@ -41,7 +42,7 @@ static plasmon_status_t fail(plasmon_status_t status, const char *what, struct p
                : pl_err_set(err, status, "%s: %s", what, device_cuda_last_error());
 }
 
-/* ------------------------------------------------------------------------------------------------ set-up; the process ends after */
+/* ------------------------------------------------------- set-up; the process ends after */
 
 static plasmon_status_t open_device(struct multi *multi, uint32_t index, const void *image)
 {
@@ -170,7 +171,7 @@ static plasmon_status_t make_events(struct multi *multi, struct pl_vec *list)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ one run */
+/* ------------------------------------------------------------------------------ one run */
 
 static plasmon_status_t launch(struct multi *multi,
                                const struct graphs_operation *operation, CUstream stream)
@@ -265,7 +266,10 @@ static plasmon_status_t play(struct multi *multi, const struct pl_vec *list,
     return fail(status, "a run on several GPUs", err);
 }
 
-/* One run of those in flight: what the second half of the list says, with the events of the half that the run's number means. */
+/*
+ * One run of those in flight: what the second half of the list says, with the events of the half
+ * that the run's number means.
+ */
 static plasmon_status_t enqueue_run(struct multi *multi, uint32_t run)
 {
     const struct pl_vec *list = &multi->plan.flight;
@@ -306,7 +310,7 @@ static plasmon_status_t once_in_flight(void *user, struct pl_err *err)
     return fail(status, "runs in flight on several GPUs", err);
 }
 
-/* ------------------------------------------------------------------------------------------------ right before fast */
+/* -------------------------------------------------------------------- right before fast */
 
 static plasmon_status_t check_output(struct multi *multi,
                                      const struct graphs_expect *expect, struct pl_err *err)

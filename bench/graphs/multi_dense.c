@@ -2,7 +2,8 @@
  * MUL and CG for several devices: a dense matrix whose rows are in parts, by a vector that everybody needs.
  *
  *   MUL  parts of x are doubled where they are, then y = A x: each part of y needs all of x. 32 kernels
- *   CG   50 iterations; the product in parts, the vectors on one device: each iteration sends p out and brings A p back. 1068 kernels
+ *   CG   50 iterations; the product in parts, the vectors on one device: each iteration sends p out
+ *        and brings A p back. 1068 kernels
  */
 #include "bench/graphs/graph.h"
 #include "bench/graphs/text.h"
@@ -33,7 +34,7 @@ static const struct graphs_kernel kernels[] = {
      "cg_direction(inout f32[n] p, in f32[n] r, in f32[1] next, in f32[1] rr, i64 n)"},
 };
 
-/* ------------------------------------------------------------------------------------------------ reference */
+/* ---------------------------------------------------------------------------- reference */
 
 /* (A x)[row] times `scale`, for every step-th row; x is a series. */
 struct product {
@@ -65,8 +66,9 @@ static void product_rows(void *user, int64_t begin, int64_t end)
 }
 
 /*
- * A row's terms are random below 1/512, so their sum is a few hundredths of their number's root; fp32 leaves a millionth of that open, and
- * a millionth of the diagonal's 2. Only some rows: each costs n hashes.
+ * A row's terms are random below 1/512, so their sum is a few hundredths of their number's root;
+ * fp32 leaves a millionth of that open, and a millionth of the diagonal's 2. Only some rows: each
+ * costs n hashes.
  */
 static void expect_product(struct graphs_graph *graph, uint32_t y, uint64_t matrix_seed,
                            uint64_t vector_seed, double scale)
@@ -81,7 +83,7 @@ static void expect_product(struct graphs_graph *graph, uint32_t y, uint64_t matr
     graphs_parallel((int64_t)product.expect->count, product_rows, &product);
 }
 
-/* ------------------------------------------------------------------------------------------------ common parts */
+/* ------------------------------------------------------------------------- common parts */
 
 static uint32_t vector(struct graphs_graph *graph, enum graphs_role role)
 {
@@ -132,7 +134,7 @@ static void multiply(struct graphs_graph *graph, uint32_t y, uint32_t a, uint32_
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ MUL */
+/* ---------------------------------------------------------------------------------- MUL */
 
 static void build_mul(struct graphs_graph *graph)
 {
@@ -171,7 +173,7 @@ const struct graphs_definition graphs_multi_mul = {
     .build        = build_mul,
 };
 
-/* ------------------------------------------------------------------------------------------------ CG */
+/* ----------------------------------------------------------------------------------- CG */
 
 struct cg {
     uint32_t a, x, r, p, ap, zero, rr[2], pap, partial, ticket;
@@ -201,7 +203,10 @@ static void add_iteration(struct graphs_graph *graph, const struct cg *cg, int i
                       GRAPHS_A(next), GRAPHS_A(rr), GRAPHS_I(n));
 }
 
-/* b = A times a series; after 50 iterations x is the series again. b itself is held against fp64 in some rows. */
+/*
+ * b = A times a series; after 50 iterations x is the series again. b itself is held against fp64 in
+ * some rows.
+ */
 static void build_cg(struct graphs_graph *graph)
 {
     int64_t n       = graph->n;

@@ -1,6 +1,7 @@
 /*
- * ML for several devices: rows in 16 parts, 1024 features, 16 classes. Five kernels a part; between them the features' figures of all
- * parts become those of the whole; the tail of naive Bayes wants all rows on one device. 86 kernels.
+ * ML for several devices: rows in 16 parts, 1024 features, 16 classes. Five kernels a part; between
+ * them the features' figures of all parts become those of the whole; the tail of naive Bayes wants
+ * all rows on one device. 86 kernels.
  */
 #include "bench/graphs/ml_reference.h"
 #include "bench/graphs/text.h"
@@ -41,7 +42,7 @@ struct ml {
     uint32_t coefficient, intercept, likelihood, prior;
 };
 
-/* ------------------------------------------------------------------------------------------------ reference */
+/* ---------------------------------------------------------------------------- reference */
 
 struct reference {
     const struct graphs_graph *graph;
@@ -132,7 +133,10 @@ static void best_rows(void *user, int64_t begin, int64_t end)
     }
 }
 
-/* Scores of naive Bayes are sums of f products of together -4.5 f log f: about 5e-6 of that is open in fp32, a fifth of it after two softmaxes. */
+/*
+ * Scores of naive Bayes are sums of f products of together -4.5 f log f: about 5e-6 of that is open
+ * in fp32, a fifth of it after two softmaxes.
+ */
 static void expect_best(struct graphs_graph *graph, const struct ml *ml)
 {
     struct reference *reference = bench_must_alloc(sizeof(*reference));
@@ -147,7 +151,7 @@ static void expect_best(struct graphs_graph *graph, const struct ml *ml)
     pl_free(reference);
 }
 
-/* ------------------------------------------------------------------------------------------------ inputs */
+/* ------------------------------------------------------------------------------- inputs */
 
 static uint32_t rows_of(struct graphs_graph *graph, enum graphs_role role, int64_t columns)
 {
@@ -189,7 +193,7 @@ static struct ml make_arrays(struct graphs_graph *graph)
     return ml;
 }
 
-/* ------------------------------------------------------------------------------------------------ graph */
+/* -------------------------------------------------------------------------------- graph */
 
 static struct graphs_launch feature_rows(const struct ml *ml, int64_t n)
 {

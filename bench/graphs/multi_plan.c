@@ -239,7 +239,7 @@ static void finish_list(const struct graphs_plan *plan, struct pl_vec *list)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 void graphs_plan_make(struct graphs_plan *plan, const struct graphs_graph *graph,
                       uint32_t devices)

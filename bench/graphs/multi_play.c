@@ -1,7 +1,8 @@
 /*
- * A graph for several devices on Plasmon: arrays are one object each, parts of them are views, steps name parts. The first steps make the
- * inputs where the person would have put them, so that an array begins spread out; from then on the policy places
- * the steps, or, to compare with, each is asked for on the person's device.
+ * A graph for several devices on Plasmon: arrays are one object each, parts of them are views,
+ * steps name parts. The first steps make the inputs where the person would have put them, so that
+ * an array begins spread out; from then on the policy places the steps, or, to compare with, each
+ * is asked for on the person's device.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ struct play {
     uint32_t in_flight; /* runs of a sample, all enqueued before the first is waited for */
 };
 
-/* ------------------------------------------------------------------------------------------------ arrays */
+/* ------------------------------------------------------------------------------- arrays */
 
 /* Zeros, made on device 0: what steps write is elsewhere from then on. */
 static struct plasmon_ref *make_zeros(struct play *play, const struct graphs_array *array)
@@ -88,7 +89,7 @@ static void finish_arrays(struct play *play)
     pl_free(play->whole);
 }
 
-/* ------------------------------------------------------------------------------------------------ one run */
+/* ------------------------------------------------------------------------------ one run */
 
 static void submit(struct play *play, uint32_t number, bool hinted)
 {
@@ -187,7 +188,7 @@ static void record(struct play *play)
                "recording");
 }
 
-/* ------------------------------------------------------------------------------------------------ right before fast */
+/* -------------------------------------------------------------------- right before fast */
 
 static void check(struct play *play, const char *how)
 {

@@ -1,6 +1,7 @@
 /*
- * VEC and B&S for several devices: arrays in equal parts, a chain of kernels (VEC) or one kernel (B&S) for each, and nothing between
- * parts. What is made of one part should stay where the part is.
+ * VEC and B&S for several devices: arrays in equal parts, a chain of kernels (VEC) or one kernel
+ * (B&S) for each, and nothing between parts. What is made of one part should stay where the part
+ * is.
  */
 #include "bench/graphs/graph.h"
 #include "bench/graphs/text.h"
@@ -16,7 +17,7 @@
 #define YEARS      1.0
 #define STRIKE     60.0
 
-/* ------------------------------------------------------------------------------------------------ VEC */
+/* ---------------------------------------------------------------------------------- VEC */
 
 static const struct graphs_kernel vec_kernels[] = {
     {"part_centred", "part_centred(out f32[n] y, i64 n, i64 first, i64 seed)"},
@@ -138,7 +139,7 @@ const struct graphs_definition graphs_multi_vec = {
     .build        = build_vec,
 };
 
-/* ------------------------------------------------------------------------------------------------ B&S */
+/* ---------------------------------------------------------------------------------- B&S */
 
 static const struct graphs_kernel bs_kernels[] = {
     {"part_prices", "part_prices(out f64[n] y, i64 n, i64 first, i64 seed)"},

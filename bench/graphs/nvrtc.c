@@ -1,6 +1,6 @@
 /*
- * NVRTC by dlopen: five calls. Its types are an opaque pointer and an int, so no header is needed and this file is built on machines
- * without CUDA too.
+ * NVRTC by dlopen: five calls. Its types are an opaque pointer and an int, so no header is needed
+ * and this file is built on machines without CUDA too.
  */
 #include "bench/graphs/nvrtc.h"
 

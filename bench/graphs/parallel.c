@@ -1,4 +1,7 @@
-/* References are computed by all cores: with threads of their own, so that none is left when the benchmark forks. */
+/*
+ * References are computed by all cores: with threads of their own, so that none is left when the
+ * benchmark forks.
+ */
 #include "bench/graphs/graph.h"
 
 #include <pthread.h>
@@ -67,7 +70,7 @@ void graphs_unmap(void *memory, uint64_t bytes)
     (void)munmap(memory, bytes); /* as it was mapped */
 }
 
-/* ------------------------------------------------------------------------------------------------ inputs */
+/* ------------------------------------------------------------------------------- inputs */
 
 struct fill {
     const struct graphs_array *array;

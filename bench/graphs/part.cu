@@ -1,6 +1,7 @@
 /*
- * Stands before the texts for several devices: inputs that are made where they are used. The index-th number of a series is a hash of
- * seed and index (splitmix64), so the reference, on the host, has the very same without a copy.
+ * Stands before the texts for several devices: inputs that are made where they are used. The
+ * index-th number of a series is a hash of seed and index (splitmix64), so the reference, on the
+ * host, has the very same without a copy.
  */
 static __device__ unsigned long long random_at(i64 seed, i64 index)
 {

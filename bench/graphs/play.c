@@ -1,12 +1,14 @@
 /*
- * A graph on Plasmon, through the public calls alone: kernels become functions from their texts and signatures, arrays become refs,
- * steps become tasks. No stream, no event, no order: what may run at the same time follows from the signatures.
+ * A graph on Plasmon, through the public calls alone: kernels become functions from their texts and
+ * signatures, arrays become refs, steps become tasks. No stream, no event, no order: what may run
+ * at the same time follows from the signatures.
  *
  *   plain    every run submits every step again, into the same refs, and waits for the outputs
  *   replay   the steps are recorded once, and a run is one launch
  *
- * COLD  A run puts every input anew, from memory of plasmon_host_alloc(), and gets every output into such memory; what a run puts, computes
- *       and gets is enqueued without waiting for anything.
+ * COLD  A run puts every input anew, from memory of plasmon_host_alloc(), and gets every output
+ *       into such memory; what a run puts, computes and gets is enqueued without waiting for
+ *       anything.
  * PAGEABLE  The same from and to ordinary memory: plasmon_put() and plasmon_get(), which waits.
  *
  * Runs in a child of the benchmark, on one device of a cluster of its own (or of PLASMON_ADDRESS).
@@ -23,7 +25,7 @@
 #define IN_FLIGHT_MAX 256u
 #define TIME_LIMIT_S  240u /* of the child: a cluster that hangs ends with it */
 
-/* ------------------------------------------------------------------------------------------------ functions */
+/* ---------------------------------------------------------------------------- functions */
 
 void graphs_play_register(struct bench_cluster *cluster,
                           const struct graphs_definition *definition)
@@ -48,7 +50,7 @@ void graphs_play_register(struct bench_cluster *cluster,
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ arrays */
+/* ------------------------------------------------------------------------------- arrays */
 
 struct plasmon_ref *graphs_play_put(struct bench_cluster *cluster,
                                     const struct graphs_array *array, int device)
@@ -67,7 +69,7 @@ struct plasmon_ref *graphs_play_put(struct bench_cluster *cluster,
     return ref;
 }
 
-/* ------------------------------------------------------------------------------------------------ one step */
+/* ----------------------------------------------------------------------------- one step */
 
 /* Submits a step. refs: one an array; a NULL that the step writes is made. */
 static void play_step(struct bench_cluster *cluster, const struct graphs_graph *graph,
@@ -112,7 +114,7 @@ static void play_step(struct bench_cluster *cluster, const struct graphs_graph *
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ one run */
+/* ------------------------------------------------------------------------------ one run */
 
 struct play {
     const struct graphs_run *run;
@@ -278,9 +280,12 @@ static plasmon_status_t once_replay(void *user, struct pl_err *err)
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ recording */
+/* ---------------------------------------------------------------------------- recording */
 
-/* Inputs and state are the plain runs' refs; what lies between belongs to each launch; outputs are new and kept. */
+/*
+ * Inputs and state are the plain runs' refs; what lies between belongs to each launch; outputs are
+ * new and kept.
+ */
 static void record(struct play *play)
 {
     size_t arrays = play->graph->arrays.count;
@@ -310,7 +315,7 @@ static void record(struct play *play)
                "recording");
 }
 
-/* ------------------------------------------------------------------------------------------------ host memory */
+/* -------------------------------------------------------------------------- host memory */
 
 static void *host_alloc(struct play *play, uint64_t bytes)
 {
@@ -383,7 +388,7 @@ static void free_host_memory(struct play *play)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ right before fast */
+/* -------------------------------------------------------------------- right before fast */
 
 /* The result: of the last run in flight, if runs bring it out. */
 static const void *result_of(struct play *play, struct plasmon_ref *ref, uint32_t array)
@@ -445,7 +450,7 @@ static plasmon_status_t measure_mode(struct play *play, uint32_t mode, double *r
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 static void start(struct play *play)
 {

@@ -1,8 +1,9 @@
 /*
  * Stands before the text of every graph: sums and extremes over a whole grid in one kernel.
  *
- * Blocks leave a partial result each, and the block that takes the last ticket puts them together, in the order of the blocks, so
- * that a sum has the same bits every time. atomicInc wraps: the ticket is 0 again when the kernel ends, whatever the grid was.
+ * Blocks leave a partial result each, and the block that takes the last ticket puts them together,
+ * in the order of the blocks, so that a sum has the same bits every time. atomicInc wraps: the
+ * ticket is 0 again when the kernel ends, whatever the grid was.
  *
  * Blocks have a multiple of 32 threads in x, at most 1024, and one row of them.
  */
@@ -43,7 +44,10 @@ template <class op> static __device__ float block_reduce(float value)
     return value;
 }
 
-/* True in all threads of one block of the grid: the one that comes here last and sees what all others wrote before. */
+/*
+ * True in all threads of one block of the grid: the one that comes here last and sees what all
+ * others wrote before.
+ */
 static __device__ bool is_last_block(unsigned *ticket)
 {
     __shared__ bool last;

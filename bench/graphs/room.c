@@ -1,12 +1,14 @@
 /*
- * Room: how many times faster than one kernel after the other a graph could be at best, if its kernels stay as they are. No schedule beats
+ * Room: how many times faster than one kernel after the other a graph could be at best, if its
+ * kernels stay as they are. No schedule beats
  *
  *   the critical path   kernels that wait for each other, at the speed that each has alone
  *   the traffic         what all kernels read and write, at the device's bandwidth
  *
- * so room is the serial time over the larger of the two. That is a bound, not a promise: kernels that fill the device gain nothing from
- * each other's company, and arithmetic is not counted. Traffic counts each array of each kernel once: where an array stays in a cache
- * for the next kernel, the bandwidth is that of copies of the graph's size, which stay there as well.
+ * so room is the serial time over the larger of the two. That is a bound, not a promise: kernels
+ * that fill the device gain nothing from each other's company, and arithmetic is not counted.
+ * Traffic counts each array of each kernel once: where an array stays in a cache for the next
+ * kernel, the bandwidth is that of copies of the graph's size, which stay there as well.
  */
 #include "bench/graphs/graph.h"
 

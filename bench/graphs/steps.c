@@ -1,16 +1,20 @@
 /*
- * The same CUDA graph, launched 100 times in a row in one process, each time with one thing more of what a worker does:
+ * The same CUDA graph, launched 100 times in a row in one process, each time with one thing more of
+ * what a worker does:
  *
  *   raw        by hand: cuMemAlloc, a stream, cuGraphLaunch; nothing else in the process
- *   open       the same graph in a process that has a device of ours open: cuBLAS, a worker's streams, registered words
+ *   open       the same graph in a process that has a device of ours open: cuBLAS, a worker's
+ *              streams, registered words
  *   chunk      its array in a chunk of exportable memory, as objects are
  *   word, word/8   and a word written by the stream behind each launch, behind every 8th
  *   layer      recorded and launched through device/, as a worker does
- *   layer+word, layer+word/8, watched   and the words; and a thread that looks at them all the time, as a worker does
+ *   layer+word, layer+word/8, watched   and the words; and a thread that looks at them all the
+ *                                       time, as a worker does
  *
- * What is left between the last of these and chain.replay is the worker's own code, the head and the client. Two graphs: a chain of 100
- * links of about 2 us, and three branches of 4. The host's time to enqueue one launch is in the notes: where it comes near the figure, the
- * host is what is measured.
+ * What is left between the last of these and chain.replay is the worker's own code, the head and
+ * the client. Two graphs: a chain of 100 links of about 2 us, and three branches of 4. The host's
+ * time to enqueue one launch is in the notes: where it comes near the figure, the host is what is
+ * measured.
  */
 #include "bench/graphs/steps.h"
 
@@ -94,7 +98,7 @@ static plasmon_status_t fail(plasmon_status_t status, const char *what, struct p
                : pl_err_set(err, status, "%s: %s", what, device_cuda_last_error());
 }
 
-/* ------------------------------------------------------------------------------------------------ by hand */
+/* ------------------------------------------------------------------------------ by hand */
 
 static plasmon_status_t raw_open(struct steps *steps)
 {
@@ -172,7 +176,7 @@ static plasmon_status_t raw_capture(struct steps *steps, const struct shape *sha
     return status == PLASMON_OK ? CU(cuGraphDestroy(captured)) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ through device/ */
+/* ---------------------------------------------------------------------- through device/ */
 
 static plasmon_status_t layer_memory(struct steps *steps)
 {
@@ -253,7 +257,7 @@ static plasmon_status_t layer_record(struct steps *steps, const struct shape *sh
     return status == PLASMON_OK ? ended : fail(status, "recording", err);
 }
 
-/* ------------------------------------------------------------------------------------------------ one figure */
+/* --------------------------------------------------------------------------- one figure */
 
 /* As a worker's main thread: it looks at the words until they are there. */
 static void *watch(void *user)
@@ -362,7 +366,7 @@ static plasmon_status_t measure(struct steps *steps, const struct shape *shape,
                         err);
 }
 
-/* ------------------------------------------------------------------------------------------------ all of it */
+/* ---------------------------------------------------------------------------- all of it */
 
 static plasmon_status_t measure_shape(struct steps *steps, const struct shape *shape,
                                       bool open, double *result, struct pl_err *err)

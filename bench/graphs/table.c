@@ -1,10 +1,14 @@
 /*
  * Rows of figures, the table that people read, and JSON.
  *
- * TARGETS  Many runs in flight, inputs on the device: submitted each time, 1.05 of hand-tuned streams and events for the middle and large
- *          sizes, 1.25 for the small one, whose kernels take microseconds; recorded, 1.05 of the CUDA graph. Inputs from page-locked host memory
- *          and outputs to it: 1.10 of the same; from ordinary memory, none, it is there to show the difference. One run at a time pays the round trip to the head, which is held against the transport's (latency.c), so
- *          it has none. For several devices the same: 95 % of the speed by hand, of runs in flight on both sides. Nor has anything on CPU devices, where there is no yardstick.
+ * TARGETS  Many runs in flight, inputs on the device: submitted each time, 1.05 of hand-tuned
+ *          streams and events for the middle and large sizes, 1.25 for the small one, whose kernels
+ *          take microseconds; recorded, 1.05 of the CUDA graph. Inputs from page-locked host memory
+ *          and outputs to it: 1.10 of the same; from ordinary memory, none, it is there to show the
+ *          difference. One run at a time pays the round trip to the head, which is held against the
+ *          transport's (latency.c), so it has none. For several devices the same: 95 % of the speed
+ *          by hand, of runs in flight on both sides. Nor has anything on CPU devices, where there
+ *          is no yardstick.
  */
 #include "bench/graphs/table.h"
 
@@ -36,7 +40,7 @@ const char *graphs_mode_name(uint32_t mode)
     return names[mode];
 }
 
-/* ------------------------------------------------------------------------------------------------ a row */
+/* -------------------------------------------------------------------------------- a row */
 
 double graphs_row_seconds(const struct graphs_row *row, uint32_t mode,
                           enum graphs_contestant contestant)
@@ -90,7 +94,7 @@ static bool has_mode(const struct graphs_row *row, uint32_t mode)
            graphs_row_seconds(row, mode, GRAPHS_PLAIN) > 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 void graphs_table_init(struct graphs_table *table, uint64_t seed, const char *json)
 {
@@ -124,7 +128,7 @@ void graphs_table_remark(struct graphs_table *table, const char *format, ...)
     bench_report_remark(&table->report, "%s", text);
 }
 
-/* ------------------------------------------------------------------------------------------------ rows for JSON */
+/* ------------------------------------------------------------------------ rows for JSON */
 
 /* Named "vec.small.resident", of series "plain", beside its yardstick. */
 static void add_figure(struct graphs_table *table, const struct graphs_row *row,
@@ -229,7 +233,7 @@ void graphs_table_targets(const struct graphs_table *table, uint32_t *out_count,
     *out_met += met;
 }
 
-/* ------------------------------------------------------------------------------------------------ terminal */
+/* ----------------------------------------------------------------------------- terminal */
 
 static void print_us(double seconds)
 {

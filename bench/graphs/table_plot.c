@@ -1,7 +1,8 @@
 /*
- * The picture: is Plasmon as fast as what a person writes by hand? Every bar is a speed beside its yardstick, which is the line at 1; the
- * shaded range below it is what the targets allow. Six graphs in a panel for each size and mode; then several devices, then what a
- * dependency and a launch cost (table_plot_more.c).
+ * The picture: is Plasmon as fast as what a person writes by hand? Every bar is a speed beside its
+ * yardstick, which is the line at 1; the shaded range below it is what the targets allow. Six
+ * graphs in a panel for each size and mode; then several devices, then what a dependency and a
+ * launch cost (table_plot_more.c).
  */
 #include "bench/graphs/table_plot.h"
 
@@ -17,7 +18,7 @@
 #define SPEED_MAX    1.35
 #define GRAPHS_SHOWN 6
 
-/* ------------------------------------------------------------------------------------------------ parts */
+/* -------------------------------------------------------------------------------- parts */
 
 void plot_text(struct pl_str *out, double x, double y, const char *more, const char *text)
 {
@@ -105,7 +106,7 @@ double plot_legend(struct pl_str *out, double x, double y, const char *colour,
     return x + 42 + 7.7 * (double)strlen(text);
 }
 
-/* ------------------------------------------------------------------------------------------------ six graphs */
+/* --------------------------------------------------------------------------- six graphs */
 
 static const struct {
     enum graphs_contestant contestant;
@@ -217,7 +218,7 @@ static double put_six(struct pl_str *out, const struct graphs_table *table, doub
     return top;
 }
 
-/* ------------------------------------------------------------------------------------------------ the page */
+/* ----------------------------------------------------------------------------- the page */
 
 /* On a CPU there are no streams by hand. */
 static bool has_events(const struct graphs_table *table)

@@ -1,4 +1,7 @@
-/* The picture's parts: what the files that draw it share. All append to an SVG's text; pixels from the upper left corner. */
+/*
+ * The picture's parts: what the files that draw it share. All append to an SVG's text; pixels from
+ * the upper left corner.
+ */
 #ifndef BENCH_GRAPHS_TABLE_PLOT_H
 #define BENCH_GRAPHS_TABLE_PLOT_H
 

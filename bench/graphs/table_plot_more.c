@@ -1,4 +1,7 @@
-/* The lower half of the picture: graphs on several devices, and what a dependency and a launch cost. Both from the rows of table->more. */
+/*
+ * The lower half of the picture: graphs on several devices, and what a dependency and a launch
+ * cost. Both from the rows of table->more.
+ */
 #include "bench/graphs/table_plot.h"
 
 #include <math.h>
@@ -27,7 +30,7 @@ static const struct bench_row *find(const struct graphs_table *table, const char
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ several devices */
+/* ---------------------------------------------------------------------- several devices */
 
 static const char *const graphs[GROUPS]       = {"vec", "bs", "ml", "cg", "mul"};
 static const char *const graph_titles[GROUPS] = {"VEC", "B&S", "ML", "CG", "MUL"};
@@ -139,7 +142,7 @@ double plot_devices(struct pl_str *out, const struct graphs_table *table, double
     return scale.base + 76;
 }
 
-/* ------------------------------------------------------------------------------------------------ costs */
+/* -------------------------------------------------------------------------------- costs */
 
 static const struct {
     const char *name, *text, *colour;

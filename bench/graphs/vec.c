@@ -31,8 +31,9 @@ static void sum_pieces(void *user, int64_t begin, int64_t end)
 }
 
 /*
- * The bound: a term is rounded three times; a piece of a few thousand terms is summed one by one, which leaves errors like a walk of
- * that many steps of 6e-8: about 4e-6 of the piece, in each direction as often.
+ * The bound: a term is rounded three times; a piece of a few thousand terms is summed one by one,
+ * which leaves errors like a walk of that many steps of 6e-8: about 4e-6 of the piece, in each
+ * direction as often.
  */
 static void expect_sum(struct graphs_graph *graph, uint32_t x, uint32_t y, uint32_t res)
 {

@@ -1,6 +1,6 @@
 /*
- * VEC: squares of two vectors, and the sum of their difference. All of it is memory traffic, so a thread moves 16 bytes at a
- * time and keeps four loads in flight. n is a multiple of 4.
+ * VEC: squares of two vectors, and the sum of their difference. All of it is memory traffic, so a
+ * thread moves 16 bytes at a time and keeps four loads in flight. n is a multiple of 4.
  */
 #define VEC_EACH 4 /* float4 a thread; the launch has a block of 256 for 256 * VEC_EACH of them */
 

@@ -1,21 +1,25 @@
 /*
- * Random programs on real clusters, compared to the bit with what they mean. Shared by the stress tests (tests/stress), which look for
- * waits that are missing or never end, and by `plasmon bench chaos`, which looks at what faults do to programs.
+ * Random programs on real clusters, compared to the bit with what they mean. Shared by the stress
+ * tests (tests/stress), which look for waits that are missing or never end, and by `plasmon bench
+ * chaos`, which looks at what faults do to programs.
  *
  *   stress_program.c   a thread's program: one random step after another, and what each means on plain arrays
  *   stress_graph.c     a graph: a random number of steps, and all that it made read at the end
  *   stress_submit.c    the same step through the public API
  *   stress_record.c    steps that are recorded once and launched several times
  *   stress_large.c     objects that a device grows for, and more of them than it can hold
- *   stress_source.c    functions in source text: delays of their own, and modules that are loaded while streams wait
+ *   stress_source.c    functions in source text: delays of their own, and modules that are loaded
+ *                      while streams wait
  *
- * THE MODEL. Each thread has arrays of its own (i64, two dimensions) and knows what is in them: a step is applied to the model in the
- * order of submission, which is what the API promises. All functions are exact on integers, so results are compared to the bit,
- * whatever ran where. Threads share the cluster, its devices and their memory, but no array.
+ * THE MODEL. Each thread has arrays of its own (i64, two dimensions) and knows what is in them: a
+ * step is applied to the model in the order of submission, which is what the API promises. All
+ * functions are exact on integers, so results are compared to the bit, whatever ran where. Threads
+ * share the cluster, its devices and their memory, but no array.
  *
- * WHAT MAY FAIL is for whoever plays: a read that failed is shown to `excuse` of struct stress_hooks, with whether an array from which its
- * bytes come was ever overwritten in place (INOUT, REDUCE, OUT through a view), for these may be lost with a worker. A read that
- * succeeds must be right in any case, and no other call may fail.
+ * WHAT MAY FAIL is for whoever plays: a read that failed is shown to `excuse` of struct
+ * stress_hooks, with whether an array from which its bytes come was ever overwritten in place
+ * (INOUT, REDUCE, OUT through a view), for these may be lost with a worker. A read that succeeds
+ * must be right in any case, and no other call may fail.
  *
  * A SEED gives the same programs; how threads interleave is the machine's.
  */
@@ -42,7 +46,7 @@ enum {
     STRESS_LINE_BYTES   = 120,
 };
 
-/* ------------------------------------------------------------------------------------------------ a thread's program */
+/* ------------------------------------------------------------------- a thread's program */
 
 struct stress_view {
     int64_t start[2], count[2], step[2];
@@ -148,7 +152,7 @@ void stress_describe(const struct stress_step *step, char out[STRESS_LINE_BYTES]
 void stress_array_drop(
     struct stress_array *array); /* of the model; the ref is gone already */
 
-/* ------------------------------------------------------------------------------------------------ on the cluster */
+/* ----------------------------------------------------------------------- on the cluster */
 
 #define STRESS_READ_TIMEOUT_MS 120000u /* the watchdog comes first */
 #define STRESS_RETRIES         1000    /* a task that was never at fault may not give up */
@@ -169,7 +173,10 @@ void stress_graph_end(struct stress_thread *thread);
  * for each element. */
 #define STRESS_SOURCES 64u
 uint64_t stress_source_value(uint32_t number, uint64_t x, uint64_t z);
-/* Can the devices of this cluster compile? ENOTSUP, EPERM and ENOLIB: they cannot, and plasmon_error() has why. */
+/*
+ * Can the devices of this cluster compile? ENOTSUP, EPERM and ENOLIB: they cannot, and
+ * plasmon_error() has why.
+ */
 plasmon_status_t stress_source_probe(struct stress_ground *ground);
 /* Make it known to the cluster if it is not. The name is for the call. */
 void stress_source_ready(struct stress_thread *thread, uint32_t number, char out_name[32]);
@@ -203,8 +210,8 @@ struct stress_ground {
     bool gpu;
     bool scarce;  /* its devices have little memory */
     bool sources; /* its devices can compile */
-    uint32_t
-        source_count; /* functions that there are, at most STRESS_SOURCES: who calls one keeps it loaded */
+    /* functions that there are, at most STRESS_SOURCES: who calls one keeps it loaded */
+    uint32_t source_count;
     uint64_t large_bytes; /* the most that one object has */
 
     _Atomic int number

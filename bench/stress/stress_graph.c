@@ -1,4 +1,7 @@
-/* A graph: random steps, each submitted and applied to the model, and all that is left read at the end. What went before is told on failure. */
+/*
+ * A graph: random steps, each submitted and applied to the model, and all that is left read at the
+ * end. What went before is told on failure.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +18,7 @@ const char *stress_kind_name(enum stress_kind kind)
     return kinds[kind];
 }
 
-/* ------------------------------------------------------------------------------------------------ grounds and threads */
+/* ------------------------------------------------------------------ grounds and threads */
 
 void stress_ground_init(struct stress_ground *ground, const struct stress_hooks *hooks,
                         struct plasmon_client *client, uint32_t devices)
@@ -60,7 +63,7 @@ int stress_device(const struct stress_thread *thread, int device)
     return device < 0 ? device : atomic_load(&thread->ground->number[device]);
 }
 
-/* ------------------------------------------------------------------------------------------------ what is told */
+/* ------------------------------------------------------------------------- what is told */
 
 void stress_print_steps(const struct stress_thread *thread, uint32_t most)
 {
@@ -105,7 +108,7 @@ void stress_judge(struct stress_thread *thread, plasmon_status_t status, bool co
     atomic_fetch_add(&thread->ground->excused, 1);
 }
 
-/* ------------------------------------------------------------------------------------------------ playing */
+/* ------------------------------------------------------------------------------ playing */
 
 void stress_log_step(struct stress_thread *thread, const struct stress_step *step)
 {

@@ -47,7 +47,7 @@ bool stress_chance(struct stress_thread *thread, uint32_t percent)
     return stress_draw(thread, 100) < percent;
 }
 
-/* ------------------------------------------------------------------------------------------------ arrays and views */
+/* --------------------------------------------------------------------- arrays and views */
 
 static uint32_t live_count(const struct stress_thread *thread)
 {
@@ -147,7 +147,7 @@ void stress_array_drop(struct stress_array *array)
     memset(array, 0, sizeof(*array));
 }
 
-/* ------------------------------------------------------------------------------------------------ making */
+/* ------------------------------------------------------------------------------- making */
 
 static bool make_fresh(struct stress_thread *thread, struct stress_step *step)
 {
@@ -398,7 +398,7 @@ bool stress_step_make_recorded(struct stress_thread *thread, struct stress_step 
     return false;
 }
 
-/* ------------------------------------------------------------------------------------------------ meaning */
+/* ------------------------------------------------------------------------------ meaning */
 
 static uint64_t combine(const char *function, uint64_t x, uint64_t z)
 {
@@ -488,7 +488,7 @@ void stress_step_apply(struct stress_thread *thread, const struct stress_step *s
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ in words */
+/* ----------------------------------------------------------------------------- in words */
 
 static int put_view(char *out, size_t size, uint32_t array, const struct stress_view *view)
 {

@@ -21,7 +21,7 @@ static bool is_whole(const struct stress_array *array, const struct stress_view 
     return view->count[0] == array->rows && view->count[1] == array->columns;
 }
 
-/* ------------------------------------------------------------------------------------------------ operands */
+/* ----------------------------------------------------------------------------- operands */
 
 /* The array's ref, or a view of it that end_operand() releases. */
 static struct plasmon_ref *begin_operand(struct stress_thread *thread, uint32_t place,
@@ -62,7 +62,7 @@ static plasmon_mode_t mode_of(const struct stress_step *step)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ tasks */
+/* -------------------------------------------------------------------------------- tasks */
 
 static void scalars_of(const struct stress_step *step, struct plasmon_call *call,
                        plasmon_scalar_t *scalar)
@@ -190,7 +190,7 @@ static void release(struct stress_thread *thread, uint32_t place)
     stress_array_drop(array);
 }
 
-/* ------------------------------------------------------------------------------------------------ reading */
+/* ------------------------------------------------------------------------------ reading */
 
 /* May this read have failed so? */
 static void judge(struct stress_thread *thread, const struct stress_array *array,
@@ -240,7 +240,7 @@ static void read_and_compare(struct stress_thread *thread, uint32_t place,
     end_operand(thread, place, ref);
 }
 
-/* ------------------------------------------------------------------------------------------------ mappings */
+/* ----------------------------------------------------------------------------- mappings */
 
 static void map(struct stress_thread *thread, const struct stress_step *step)
 {
@@ -280,7 +280,7 @@ static void unmap(struct stress_thread *thread, struct stress_mapping *mapping)
     memset(mapping, 0, sizeof(*mapping));
 }
 
-/* ------------------------------------------------------------------------------------------------ all */
+/* ---------------------------------------------------------------------------------- all */
 
 void stress_step_play(struct stress_thread *thread, const struct stress_step *step)
 {

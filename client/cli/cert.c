@@ -1,5 +1,6 @@
 /*
- * `plasmon cert`: a certificate authority for one cluster in a folder, and what it issues. Everything is in trust/; here are the options.
+ * `plasmon cert`: a certificate authority for one cluster in a folder, and what it issues.
+ * Everything is in trust/; here are the options.
  */
 #include <errno.h>
 #include <limits.h>

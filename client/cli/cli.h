@@ -1,6 +1,7 @@
 /*
- * `plasmon`: the command line. One file a command; a command has a table of options, from which parsing, defaults and --help
- * come. Results go to stdout, everything else to stderr. Exit status: 0 done, 1 it failed (with what to do about it), 2 wrong usage.
+ * `plasmon`: the command line. One file a command; a command has a table of options, from which
+ * parsing, defaults and --help come. Results go to stdout, everything else to stderr. Exit status:
+ * 0 done, 1 it failed (with what to do about it), 2 wrong usage.
  */
 #ifndef CLIENT_CLI_CLI_H
 #define CLIENT_CLI_CLI_H
@@ -99,14 +100,14 @@ int cli_usage(const struct cli_command *command, const char *format, ...) PL_PRI
 bool cli_list_has(const char *list, const char *name);
 bool cli_list_is_of(const char *list, const char *all);
 
-/* ------------------------------------------------------------------------------------------------ the local node (node.c) */
+/* -------------------------------------------------------------- the local node (node.c) */
 
 /* What `plasmon start` started here, as it wrote it down. */
 struct cli_process {
     char name[32]; /* "plasmon-head"; its log is NAME.log */
     int pid;
-    uint64_t
-        start_time; /* of the kernel: tells a process from a later one with the same number */
+    /* of the kernel: tells a process from a later one with the same number */
+    uint64_t start_time;
 };
 /* Files that it was started with, which commands find again. */
 enum cli_file {
@@ -138,19 +139,31 @@ bool cli_process_is_head(const struct cli_process *process);
 int cli_process_open(const struct cli_process *process);
 plasmon_status_t cli_process_describe(const char *name, int pidfd, struct cli_process *out,
                                       struct pl_err *err);
-/* The signal, also to a process that is stopped, then SIGKILL after timeout_ms. false: it is still there. Takes pidfd. */
+/*
+ * The signal, also to a process that is stopped, then SIGKILL after timeout_ms. false: it is still
+ * there. Takes pidfd.
+ */
 bool cli_process_end(int pidfd, int signal, uint32_t timeout_ms);
-/* Connect to --address, $PLASMON_ADDRESS, or what runs here, then with its token unless one is given. Prints why not. */
+/*
+ * Connect to --address, $PLASMON_ADDRESS, or what runs here, then with its token unless one is
+ * given. Prints why not.
+ */
 struct plasmon_client *cli_connect(const struct cli_command *command,
                                    const struct cli_cluster *cluster);
 /* The same for who only asks (client_ask_init()): the first question connects. */
 struct plasmon_client *cli_ask(const struct cli_command *command,
                                const struct cli_cluster *cluster);
-/* All of such a command: the status, with what moved between devices, printed for people or as JSON. The exit status. */
+/*
+ * All of such a command: the status, with what moved between devices, printed for people or as
+ * JSON. The exit status.
+ */
 int cli_show_status(const struct cli_command *command, int argc, char **argv,
                     void (*text)(const Plasmon__V1__StatusReply *reply),
                     void (*json)(const Plasmon__V1__StatusReply *reply));
-/* The same for a command that has options of its own and has parsed them. holders: and with who holds the memory, those with this label; "": all; NULL: without. */
+/*
+ * The same for a command that has options of its own and has parsed them. holders: and with who
+ * holds the memory, those with this label; "": all; NULL: without.
+ */
 int cli_show_asked(const struct cli_command *command, const struct cli_asks *asks,
                    const char *holders, void (*text)(const Plasmon__V1__StatusReply *reply),
                    void (*json)(const Plasmon__V1__StatusReply *reply));

@@ -1,9 +1,10 @@
 /*
- * `plasmon doctor`: can Plasmon run here, with which devices, and if not, why not; and of a cluster (--address, --cluster), who waits for
- * what. Looks, changes nothing.
+ * `plasmon doctor`: can Plasmon run here, with which devices, and if not, why not; and of a cluster
+ * (--address, --cluster), who waits for what. Looks, changes nothing.
  *
- * Libraries are looked for as the workers would: by name, at run time. GPUs are asked by a short-lived `plasmon-worker --probe`, so
- * that a driver that hangs or crashes takes only that along.
+ * Libraries are looked for as the workers would: by name, at run time. GPUs are asked by a
+ * short-lived `plasmon-worker --probe`, so that a driver that hangs or crashes takes only that
+ * along.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -80,7 +81,7 @@ static void tell(bool good, bool needed, const char *what, const char *format, .
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ system */
+/* ------------------------------------------------------------------------------- system */
 
 static void look_at_kernel(void)
 {
@@ -132,7 +133,7 @@ static void look_at_folder(void)
          status == PLASMON_ENOENT ? " (not made yet)" : "");
 }
 
-/* ------------------------------------------------------------------------------------------------ programs, libraries */
+/* ------------------------------------------------------------------ programs, libraries */
 
 static bool look_at_program(const char *name, char *out_path, size_t path_bytes)
 {
@@ -281,7 +282,10 @@ static void look_at_devices(const char *worker)
     }
 }
 
-/* In a process of its own: libraries that are loaded here would run code here. "" in `why`: it can be loaded. */
+/*
+ * In a process of its own: libraries that are loaded here would run code here. "" in `why`: it can
+ * be loaded.
+ */
 static bool try_load(const char *name, char *why, size_t why_bytes)
 {
     ssize_t got = -1;

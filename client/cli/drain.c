@@ -1,6 +1,7 @@
 /*
- * `plasmon drain NODE`: what lies only on a node is copied to others and nothing new is placed there, so that it can be ended without a loss.
- * The head does it; this asks how far it is until it is done or the deadline is over. Interrupted, the head goes on.
+ * `plasmon drain NODE`: what lies only on a node is copied to others and nothing new is placed
+ * there, so that it can be ended without a loss. The head does it; this asks how far it is until it
+ * is done or the deadline is over. Interrupted, the head goes on.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -38,7 +38,10 @@ struct list_shown {
     uint64_t rows; /* as JSON */
     bool some;     /* for people */
 };
-/* When a page is there, and not before: an error of the first one stands alone. key: of the array in JSON; header: for people. */
+/*
+ * When a page is there, and not before: an error of the first one stands alone. key: of the array
+ * in JSON; header: for people.
+ */
 void list_begin(struct list_shown *shown, const char *key, void (*header)(void));
 /* A row in JSON; takes what is in `text`, which may be used again. */
 void list_row_json(struct list_shown *shown, struct pl_str *text);

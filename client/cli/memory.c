@@ -1,5 +1,6 @@
 /*
- * `plasmon memory`: the memory of each device, what of it lies in host memory and files, and who holds it; for people, or (--json) for scripts.
+ * `plasmon memory`: the memory of each device, what of it lies in host memory and files, and who
+ * holds it; for people, or (--json) for scripts.
  */
 #include <stdio.h>
 

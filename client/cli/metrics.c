@@ -1,6 +1,7 @@
 /*
- * `plasmon metrics`: the status in the text format of Prometheus; once, or into a file again and again, for the textfile collector of node_exporter. The
- * file is replaced whole: who reads it never sees a part.
+ * `plasmon metrics`: the status in the text format of Prometheus; once, or into a file again and
+ * again, for the textfile collector of node_exporter. The file is replaced whole: who reads it
+ * never sees a part.
  */
 #include <errno.h>
 #include <fcntl.h>

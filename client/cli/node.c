@@ -1,6 +1,7 @@
 /*
- * What runs on this machine because of `plasmon start`: a folder only we can enter, with sockets, logs and a record of
- * processes. A process is known by pid and start time, so that a record from before a crash never hits a stranger.
+ * What runs on this machine because of `plasmon start`: a folder only we can enter, with sockets,
+ * logs and a record of processes. A process is known by pid and start time, so that a record from
+ * before a crash never hits a stranger.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +31,10 @@ static const char *const file_words[CLI_FILES] = {[CLI_FILE_TOKEN]    = "token-f
                                                   [CLI_FILE_TLS_CERT] = "tls-cert ",
                                                   [CLI_FILE_TLS_KEY]  = "tls-key "};
 
-/* Whoever has another XDG_RUNTIME_DIR would look for it elsewhere, so it is said that this one is not used; once. */
+/*
+ * Whoever has another XDG_RUNTIME_DIR would look for it elsewhere, so it is said that this one is
+ * not used; once.
+ */
 static void find_folder(char out[PL_RUNTIME_FOLDER_BYTES])
 {
     static bool told;
@@ -161,7 +165,7 @@ void cli_node_remove(const struct cli_node *node)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ processes */
+/* ---------------------------------------------------------------------------- processes */
 
 bool cli_process_is_head(const struct cli_process *process)
 {
@@ -239,7 +243,7 @@ bool cli_process_end(int pidfd, int signal, uint32_t timeout_ms)
     return gone;
 }
 
-/* ------------------------------------------------------------------------------------------------ connecting */
+/* --------------------------------------------------------------------------- connecting */
 
 char *cli_token_read(const struct cli_command *command, const char *path)
 {

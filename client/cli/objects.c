@@ -1,8 +1,9 @@
 /*
  * `plasmon objects`: what refs and published names show, largest first; for people, or (--json) for scripts.
  *
- * The head lists in no order, a page at a time. Here the largest so far are kept (packed, for a page is gone when the next one comes), and
- * once there are as many as wanted the head is asked for larger ones only.
+ * The head lists in no order, a page at a time. Here the largest so far are kept (packed, for a
+ * page is gone when the next one comes), and once there are as many as wanted the head is asked for
+ * larger ones only.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,7 +44,7 @@ const struct cli_command cli_objects = {
     .run          = run,
 };
 
-/* ------------------------------------------------------------------------------------------------ rows */
+/* --------------------------------------------------------------------------------- rows */
 
 static const char *state_name(uint32_t state)
 {
@@ -180,7 +181,7 @@ void list_object_json(const Plasmon__V1__ObjectRow *row, struct pl_str *out)
     pl_str_append(out, "}");
 }
 
-/* ------------------------------------------------------------------------------------------------ the largest */
+/* -------------------------------------------------------------------------- the largest */
 
 struct kept {
     uint64_t bytes;

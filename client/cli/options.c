@@ -74,7 +74,10 @@ static const struct cli_option *find(const struct cli_command *command,
     return NULL;
 }
 
-/* What takes minutes is not to be lost in the end: is the file, or the folder that it will be in, there, and may it be written? -1: it is and may. */
+/*
+ * What takes minutes is not to be lost in the end: is the file, or the folder that it will be in,
+ * there, and may it be written? -1: it is and may.
+ */
 static int check_output(const struct cli_command *command, const char *path)
 {
     const char *slash = strrchr(path, '/');

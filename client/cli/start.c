@@ -1,5 +1,6 @@
 /*
- * `plasmon start`: a head and a store on this machine, or only a store that joins a head elsewhere, in the background.
+ * `plasmon start`: a head and a store on this machine, or only a store that joins a head elsewhere,
+ * in the background.
  *
  * It returns when the cluster can be used, or with what its log says when it cannot.
  */
@@ -177,7 +178,7 @@ const struct cli_command cli_start = {
     .run          = run,
 };
 
-/* ------------------------------------------------------------------------------------------------ programs */
+/* ----------------------------------------------------------------------------- programs */
 
 struct arguments {
     char *argv[ARGS_MAX + 1];
@@ -295,7 +296,10 @@ static void print_log_tail(const struct cli_node *node, const char *name, bool s
     }
 }
 
-/* A short pause between looks at a process that is coming up: there is nothing to wait on until it listens. */
+/*
+ * A short pause between looks at a process that is coming up: there is nothing to wait on until it
+ * listens.
+ */
 static void pause_briefly(void)
 {
     struct timespec pause = {.tv_nsec = 20000000};
@@ -303,7 +307,7 @@ static void pause_briefly(void)
     (void)nanosleep(&pause, NULL);
 }
 
-/* ------------------------------------------------------------------------------------------------ head */
+/* --------------------------------------------------------------------------------- head */
 
 /* With a token the port is for other machines too. */
 static bool is_open(const struct start *start)
@@ -410,7 +414,10 @@ static int start_head(const struct start *start, struct cli_node *node)
     return CLI_OK;
 }
 
-/* It has found the journal, and who has it. A log without what it says of that at level info: nothing more is known than that it runs. */
+/*
+ * It has found the journal, and who has it. A log without what it says of that at level info:
+ * nothing more is known than that it runs.
+ */
 static bool stands_by(const struct cli_node *node, const char *name)
 {
     char text[1024 + 1];
@@ -453,7 +460,7 @@ static int start_standby(const struct start *start, struct cli_node *node)
     return CLI_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ store */
+/* -------------------------------------------------------------------------------- store */
 
 static plasmon_status_t connect_head(const struct start *start, const struct cli_node *node,
                                      const char *token, struct plasmon_client **out_client,
@@ -489,8 +496,9 @@ struct here {
 };
 
 /*
- * Of those that have the same place on the host the last one counts: the others are of stores before. So are those that are gone in a place that ours, which
- * brings `expected` (0: not known yet), does not have.
+ * Of those that have the same place on the host the last one counts: the others are of stores
+ * before. So are those that are gone in a place that ours, which brings `expected` (0: not known
+ * yet), does not have.
  */
 static void look_at(const Plasmon__V1__StatusReply *reply, const char *host,
                     uint32_t expected, struct here *out)
@@ -718,7 +726,7 @@ static int start_store(const struct start *start, struct cli_node *node, const c
     return CLI_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ both */
+/* --------------------------------------------------------------------------------- both */
 
 /* Those that were started after the first `kept`, which run on. */
 static void end_started(struct cli_node *node, uint32_t kept)
@@ -774,8 +782,9 @@ static void print_missing(const struct cli_node *node, const struct missing *mis
 }
 
 /*
- * A head whose store has died is given another one, which takes over what that kept; a store whose head has died, one that goes on from the journal; a head
- * that is to have one beside it, that one. Otherwise nothing may run here.
+ * A head whose store has died is given another one, which takes over what that kept; a store whose
+ * head has died, one that goes on from the journal; a head that is to have one beside it, that one.
+ * Otherwise nothing may run here.
  */
 static int check_free(const struct start *start, struct cli_node *node,
                       struct missing *out_missing)
@@ -820,8 +829,8 @@ static void swap_first_two(struct cli_node *node)
 }
 
 /*
- * They are ended from the last to the first: a head after its store, and before both the one that stands by, which would go on for the other. So a new head
- * goes before the store that was there.
+ * They are ended from the last to the first: a head after its store, and before both the one that
+ * stands by, which would go on for the other. So a new head goes before the store that was there.
  */
 static int head_goes_first(struct cli_node *node)
 {
@@ -855,7 +864,7 @@ static int start_missing(const struct start *start, const struct missing *missin
     return result;
 }
 
-/* ------------------------------------------------------------------------------------------------ how it is used */
+/* ----------------------------------------------------------------------- how it is used */
 
 /* For a shell: as it is, if it is plain; else in quotes. */
 static void print_word(const char *text)

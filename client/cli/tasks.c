@@ -1,6 +1,7 @@
 /*
- * `plasmon tasks`: the unfinished launches of each device, in the order in which it runs them, and what each waits for; for people, or (--json) for
- * scripts. A limit is of each device: what the one with the longest queue does must not hide the others.
+ * `plasmon tasks`: the unfinished launches of each device, in the order in which it runs them, and
+ * what each waits for; for people, or (--json) for scripts. A limit is of each device: what the one
+ * with the longest queue does must not hide the others.
  */
 #include <inttypes.h>
 #include <stdio.h>

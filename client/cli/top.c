@@ -1,6 +1,7 @@
 /*
- * `plasmon top`: what a cluster does now. The status again and again: what has grown since the last one is a rate. Plain text, from the top of the
- * terminal each time; into a file or a pipe one after the other.
+ * `plasmon top`: what a cluster does now. The status again and again: what has grown since the last
+ * one is a rate. Plain text, from the top of the terminal each time; into a file or a pipe one
+ * after the other.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -51,8 +52,8 @@ struct sample {
     uint64_t tasks_done, tasks_failed;
     uint64_t core_ns, worker_ns;
     uint64_t route_bytes[8];
-    struct pl_vec
-        launches; /* uint64_t, by place in the list of devices, which only grows */
+    /* uint64_t, by place in the list of devices, which only grows */
+    struct pl_vec launches;
 };
 
 static void sample_take(const Plasmon__V1__StatusReply *reply, struct sample *out)

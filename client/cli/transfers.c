@@ -1,6 +1,7 @@
 /*
- * `plasmon transfers`: what moved on which route, and between which devices; for people, or (--json) for scripts. Bandwidth is bytes over the
- * time in which some were under way, by the clock of the receiving worker.
+ * `plasmon transfers`: what moved on which route, and between which devices; for people, or
+ * (--json) for scripts. Bandwidth is bytes over the time in which some were under way, by the clock
+ * of the receiving worker.
  */
 #include <stdio.h>
 
@@ -82,7 +83,10 @@ static void add(Plasmon__V1__PairStats *sum, const Plasmon__V1__PairStats *pair)
     sum->written_bytes += pair->written_bytes;
 }
 
-/* The pairs of one route together; *io_index: the first of them, then the first of the next route. Pairs come in order of routes. */
+/*
+ * The pairs of one route together; *io_index: the first of them, then the first of the next route.
+ * Pairs come in order of routes.
+ */
 static Plasmon__V1__PairStats route_sum(const Plasmon__V1__StatusReply *reply,
                                         size_t *io_index)
 {
@@ -177,7 +181,7 @@ static void print_json(const Plasmon__V1__StatusReply *reply)
     printf("]}\n");
 }
 
-/* ------------------------------------------------------------------------------------------------ --routes */
+/* ----------------------------------------------------------------------------- --routes */
 
 static void print_rate(const Plasmon__V1__RouteRate *rate)
 {

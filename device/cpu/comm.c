@@ -1,16 +1,19 @@
 /*
- * What stands in for NCCL on CPU devices: communicators over TCP connections that keep NCCL's manners, so that everything
- * which has to live with them is tested without a GPU.
+ * What stands in for NCCL on CPU devices: communicators over TCP connections that keep NCCL's
+ * manners, so that everything which has to live with them is tested without a GPU.
  *
- *   meeting    an operation runs on its stream's thread and ends when those of the other sides have met it: a sender waits until the
- *              receiver has all the bytes, an all-reduce until all have come. Behind it, its stream stands still. Operations of a
- *              communicator meet in their order, and must be of one size (comm_ops.c)
- *   death      when another process is gone, operations go on waiting. Only device_comm_check() can tell, and only when
- *              there is another host, as with NCCL over NVLink and over a network
+ *   meeting    an operation runs on its stream's thread and ends when those of the other sides have
+ *              met it: a sender waits until the receiver has all the bytes, an all-reduce until all
+ *              have come. Behind it, its stream stands still. Operations of a communicator meet in
+ *              their order, and must be of one size (comm_ops.c)
+ *   death      when another process is gone, operations go on waiting. Only device_comm_check() can
+ *              tell, and only when there is another host, as with NCCL over NVLink and over a
+ *              network
  *   abort      ends what waits, as if it were done; the bytes are rubbish
  *
- * The id names a listening socket of rank 0's process and a secret that the others show. Operations hold the communicator, so an
- * abort does not wait for those that are still queued: they find it aborted and do nothing.
+ * The id names a listening socket of rank 0's process and a secret that the others show. Operations
+ * hold the communicator, so an abort does not wait for those that are still queued: they find it
+ * aborted and do nothing.
  */
 #include "device/cpu/comm_int.h"
 
@@ -64,7 +67,7 @@ uint32_t device_cpu_comm_version(struct device *device, struct pl_err *why)
     return COMM_VERSION;
 }
 
-/* ------------------------------------------------------------------------------------------------ ids */
+/* ---------------------------------------------------------------------------------- ids */
 
 static plasmon_status_t address_of(const char *text, struct comm_id *id, struct pl_err *err)
 {
@@ -200,7 +203,7 @@ void device_cpu_comm_finish(struct device_cpu *cpu)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ opening */
+/* ------------------------------------------------------------------------------ opening */
 
 static plasmon_status_t connect_begin(struct cpu_comm *comm, struct pl_err *err)
 {
@@ -385,7 +388,7 @@ plasmon_status_t device_cpu_comm_poll(struct device_comm *base, struct pl_err *e
                                           : guest_answered(comm, err);
 }
 
-/* ------------------------------------------------------------------------------------------------ ending */
+/* ------------------------------------------------------------------------------- ending */
 
 plasmon_status_t device_cpu_comm_check(struct device_comm *base, struct pl_err *err)
 {

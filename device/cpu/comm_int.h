@@ -1,4 +1,7 @@
-/* Inside of the stand-in for NCCL: comm.c opens and ends communicators, comm_ops.c has what goes through them. */
+/*
+ * Inside of the stand-in for NCCL: comm.c opens and ends communicators, comm_ops.c has what goes
+ * through them.
+ */
 #ifndef DEVICE_CPU_COMM_INT_H
 #define DEVICE_CPU_COMM_INT_H
 

@@ -1,9 +1,11 @@
 /*
- * What goes through a communicator of CPU devices: moves of a pair, collectives of a team. Each runs on its stream's thread and waits there for the
- * other sides (comm.c has the manners that are kept).
+ * What goes through a communicator of CPU devices: moves of a pair, collectives of a team. Each
+ * runs on its stream's thread and waits there for the other sides (comm.c has the manners that are
+ * kept).
  *
- * WHAT A TEAM DOES goes through rank 0, which takes the others' arrays one after the other, reduces them in the order of `fold` over
- * the ranks (docs/collectives.md), or leaves them side by side, and sends everybody what is its. Nobody is through before all have come.
+ * WHAT A TEAM DOES goes through rank 0, which takes the others' arrays one after the other, reduces
+ * them in the order of `fold` over the ranks (docs/collectives.md), or leaves them side by side,
+ * and sends everybody what is its. Nobody is through before all have come.
  */
 #include "device/cpu/comm_int.h"
 
@@ -26,7 +28,7 @@ struct comm_op {
     struct device_comm_collective how; /* elements 0: a move */
 };
 
-/* ------------------------------------------------------------------------------------------------ moving */
+/* ------------------------------------------------------------------------------- moving */
 
 static void wait_for_abort(struct cpu_comm *comm)
 {
@@ -78,7 +80,7 @@ static bool meet_move(struct comm_op *op)
     return pass(comm, fd, op->ptr, op->bytes, false) && pass(comm, fd, &end, 1, true);
 }
 
-/* ------------------------------------------------------------------------------------------------ reducing */
+/* ----------------------------------------------------------------------------- reducing */
 
 #define JOIN(type, name)                                                         \
     static void join_##name(uint32_t op, type *x, const type *y, uint64_t count) \
@@ -219,7 +221,7 @@ static bool meet_join(struct comm_op *op)
            pass(comm, comm->fd[0], (void *)(uintptr_t)op->how.dst.addr, op->gets, false);
 }
 
-/* ------------------------------------------------------------------------------------------------ on a stream */
+/* -------------------------------------------------------------------------- on a stream */
 
 static bool meet(struct comm_op *op)
 {

@@ -21,15 +21,15 @@
 #include "base/map.h"
 #include "device/device_int.h"
 
-#define DEVICE_CPU_MAX \
-    64u /* ordinals; a CPU device is a pretence, so the number is our choice */
+/* ordinals; a CPU device is a pretence, so the number is our choice */
+#define DEVICE_CPU_MAX         64u
 #define DEVICE_CPU_GRANULARITY 0x10000ul /* 64 KiB: a multiple of every page size */
 
-/* ------------------------------------------------------------------------------------------------ waiting */
+/* ------------------------------------------------------------------------------ waiting */
 
 /*
- * How far a stream is, for whoever waits for it: other streams (join) and host threads (sync). Counted references,
- * because a join may be looked at after the stream it waited for has ended.
+ * How far a stream is, for whoever waits for it: other streams (join) and host threads (sync).
+ * Counted references, because a join may be looked at after the stream it waited for has ended.
  */
 struct device_cpu_progress {
     _Atomic uint32_t refs;
@@ -53,7 +53,7 @@ void device_cpu_word_signal(uint64_t *word, uint64_t value);
 void device_cpu_sleep(_Atomic uint32_t *futex, uint32_t expected);
 void device_cpu_wake(_Atomic uint32_t *futex);
 
-/* ------------------------------------------------------------------------------------------------ queue */
+/* -------------------------------------------------------------------------------- queue */
 
 struct device_cpu_op {
     uint32_t bytes; /* of the whole record, header included; a multiple of 16 */
@@ -76,8 +76,8 @@ struct device_cpu_queue {
     _Alignas(64) struct device_cpu_segment *head;
     size_t head_used;
     uint64_t popped;
-    uint64_t
-        published_seen; /* a copy of `published`, not re-read while there is work left */
+    /* a copy of `published`, not re-read while there is work left */
+    uint64_t published_seen;
 
     /* Shared. */
     _Alignas(64) _Atomic uint64_t published; /* operations whose record is complete */
@@ -89,7 +89,10 @@ struct device_cpu_queue {
 
 plasmon_status_t device_cpu_queue_init(struct device_cpu_queue *queue) PL_MUST_CHECK;
 void device_cpu_queue_finish(struct device_cpu_queue *queue);
-/* Producer: room for an operation with that much payload. ENOMEM or ELIMIT; else *out_payload, to be filled, then push. */
+/*
+ * Producer: room for an operation with that much payload. ENOMEM or ELIMIT; else *out_payload, to
+ * be filled, then push.
+ */
 plasmon_status_t device_cpu_queue_reserve(struct device_cpu_queue *queue, uint32_t kind,
                                           size_t payload_bytes,
                                           void **out_payload) PL_MUST_CHECK;
@@ -100,7 +103,7 @@ void device_cpu_queue_stop(
 struct device_cpu_op *device_cpu_queue_pop(struct device_cpu_queue *queue,
                                            uint64_t spin_ns);
 
-/* ------------------------------------------------------------------------------------------------ device */
+/* ------------------------------------------------------------------------------- device */
 
 struct device_cpu_failure {
     struct pl_list link;
@@ -218,7 +221,10 @@ plasmon_status_t device_cpu_event_behind(struct device_stream *stream,
                                          struct device_event *event);
 bool device_cpu_event_host_ns(struct device_event *event, uint64_t *out_ns);
 
-/* run.c. Run a recorded operation in place, launches with this tag; false: a launch failed. Then what it holds is let go of. */
+/*
+ * run.c. Run a recorded operation in place, launches with this tag; false: a launch failed. Then
+ * what it holds is let go of.
+ */
 bool device_cpu_op_run(struct device_cpu_stream *stream, const struct device_cpu_op *op,
                        uint64_t tag);
 void device_cpu_op_drop(const struct device_cpu_op *op);

@@ -1,8 +1,9 @@
 /*
  * CPU devices: open and close, what they say of themselves, and the launches that failed.
  *
- * A failed launch must never be lost: whoever runs tasks would count its outputs as good. So a record is taken from a
- * small reserve when memory is gone, and when that is gone too the process stops.
+ * A failed launch must never be lost: whoever runs tasks would count its outputs as good. So a
+ * record is taken from a small reserve when memory is gone, and when that is gone too the process
+ * stops.
  */
 #include "device/cpu/cpu_int.h"
 
@@ -18,8 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SPIN_NS \
-    20000u /* a sleep and a wake cost about as much; only where a CPU is free for it */
+/* a sleep and a wake cost about as much; only where a CPU is free for it */
+#define SPIN_NS 20000u
 
 static uint32_t cpu_count(struct pl_err *why)
 {
@@ -212,7 +213,7 @@ static plasmon_status_t cpu_health(struct device *device, struct pl_err *err)
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ failures */
+/* ----------------------------------------------------------------------------- failures */
 
 void device_cpu_failure_add(struct device_cpu_stream *stream, uint64_t tag,
                             const struct pl_err *err)

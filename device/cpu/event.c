@@ -1,6 +1,6 @@
 /*
- * Events of a CPU device: a time stamp that a stream's thread takes when it gets there. Event and stream share a mark, which the stream
- * may reach after the event was destroyed.
+ * Events of a CPU device: a time stamp that a stream's thread takes when it gets there. Event and
+ * stream share a mark, which the stream may reach after the event was destroyed.
  */
 #include "device/cpu/ops.h"
 

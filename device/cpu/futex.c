@@ -1,15 +1,17 @@
 /*
  * Waiting, in three forms: for a timeline word, for a stream's progress, and for the queue to fill.
  *
- * TIMELINE WORDS lie in memory shared between processes, and a word is a plain integer that a GPU can write too. So there
- * is no room for a count of waiters beside it: whoever writes it on the CPU makes one FUTEX_WAKE afterwards (0.2 us when
- * nobody waits), a GPU makes none. A futex compares 32 bits; the low half of the word is used. Two things can then go
- * unseen: a write by a GPU, and a step by an exact multiple of 2^32. Both are caught by a bounded sleep that starts at
- * 100 us and doubles up to 50 ms, so a missed wake costs at most as long again as the wait had already taken.
+ * TIMELINE WORDS lie in memory shared between processes, and a word is a plain integer that a GPU
+ * can write too. So there is no room for a count of waiters beside it: whoever writes it on the CPU
+ * makes one FUTEX_WAKE afterwards (0.2 us when nobody waits), a GPU makes none. A futex compares 32
+ * bits; the low half of the word is used. Two things can then go unseen: a write by a GPU, and a
+ * step by an exact multiple of 2^32. Both are caught by a bounded sleep that starts at 100 us and
+ * doubles up to 50 ms, so a missed wake costs at most as long again as the wait had already taken.
  *
- * PROGRESS of a stream is private to the process. The stream stores `completed`, then reads `waiters`; a waiter raises
- * `waiters`, then reads `completed`. Both are sequentially consistent, so at least one sees the other: no wake is lost,
- * and a stream that nobody waits for makes no system call.
+ * PROGRESS of a stream is private to the process. The stream stores `completed`, then reads
+ * `waiters`; a waiter raises `waiters`, then reads `completed`. Both are sequentially consistent,
+ * so at least one sees the other: no wake is lost, and a stream that nobody waits for makes no
+ * system call.
  */
 #include "device/cpu/cpu_int.h"
 
@@ -56,7 +58,7 @@ void device_cpu_wake(_Atomic uint32_t *futex)
     futex_wake_all(futex, FUTEX_WAKE_PRIVATE);
 }
 
-/* ------------------------------------------------------------------------------------------------ words */
+/* -------------------------------------------------------------------------------- words */
 
 static uint64_t word_load(const uint64_t *word)
 {
@@ -105,7 +107,7 @@ void device_word_wake(uint64_t *word)
                    FUTEX_WAKE); /* shared: the word is in memory of several processes */
 }
 
-/* ------------------------------------------------------------------------------------------------ progress */
+/* ----------------------------------------------------------------------------- progress */
 
 struct device_cpu_progress *device_cpu_progress_create(void)
 {

@@ -1,9 +1,11 @@
 /*
- * Recorded work on a CPU device: the operations in the order in which they were recorded, which is an order that all branches
- * agree with. A launch of it is one operation of a stream, whose thread runs the list.
+ * Recorded work on a CPU device: the operations in the order in which they were recorded, which is
+ * an order that all branches agree with. A launch of it is one operation of a stream, whose thread
+ * runs the list.
  *
- * A branch is a stream without a thread and a queue: what is enqueued on it goes into the graph's recording (stream.c). The exec and
- * every launch under way hold the list, so that an exec can be changed while an older list still runs.
+ * A branch is a stream without a thread and a queue: what is enqueued on it goes into the graph's
+ * recording (stream.c). The exec and every launch under way hold the list, so that an exec can be
+ * changed while an older list still runs.
  */
 #include "device/cpu/cpu_int.h"
 
@@ -42,7 +44,7 @@ static struct cpu_exec *exec_of(struct device_exec *exec)
     return (struct cpu_exec *)(void *)exec;
 }
 
-/* ------------------------------------------------------------------------------------------------ the list */
+/* ----------------------------------------------------------------------------- the list */
 
 plasmon_status_t device_cpu_recording_reserve(struct device_cpu_recording *recording,
                                               uint32_t kind, size_t payload_bytes,
@@ -103,7 +105,7 @@ void device_cpu_recording_run(struct device_cpu_stream *stream,
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ graphs */
+/* ------------------------------------------------------------------------------- graphs */
 
 plasmon_status_t device_cpu_graph_create(struct device *device, uint32_t branches,
                                          struct device_graph **out_graph,

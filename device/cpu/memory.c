@@ -1,14 +1,16 @@
 /*
  * Memory of a CPU device.
  *
- * A chunk is a memfd: it lives as long as anyone, in any process, holds a descriptor or has it mapped. A range is address
- * space that faults when touched (PROT_NONE); mapping a chunk replaces a part of it, unmapping puts the fault back, so the
- * address space is never free for others in between.
+ * A chunk is a memfd: it lives as long as anyone, in any process, holds a descriptor or has it
+ * mapped. A range is address space that faults when touched (PROT_NONE); mapping a chunk replaces a
+ * part of it, unmapping puts the fault back, so the address space is never free for others in
+ * between.
  *
- * ACCOUNTING. The device pretends to have bytes_max. What counts is memory of this device that this process knows to be
- * alive: a chunk it made, until it is unmapped here again (or for good, if it never was mapped here), and a chunk of
- * this device that it maps, whoever made it (a worker that takes over its predecessor's memory). The inode of the memfd
- * says whether two descriptors are one chunk. Memory that is only mapped is never refused: it exists already.
+ * ACCOUNTING. The device pretends to have bytes_max. What counts is memory of this device that this
+ * process knows to be alive: a chunk it made, until it is unmapped here again (or for good, if it
+ * never was mapped here), and a chunk of this device that it maps, whoever made it (a worker that
+ * takes over its predecessor's memory). The inode of the memfd says whether two descriptors are one
+ * chunk. Memory that is only mapped is never refused: it exists already.
  */
 #include "device/cpu/cpu_int.h"
 
@@ -42,7 +44,7 @@ static void *reserve(void *where, uint64_t bytes)
                 -1, 0);
 }
 
-/* ------------------------------------------------------------------------------------------------ ranges */
+/* ------------------------------------------------------------------------------- ranges */
 
 /* The mapping holds the guards, and slack to align: what is left over at both ends is given back. */
 static plasmon_status_t range_map(uint64_t bytes, uint64_t guard_bytes, uint64_t *out_base)
@@ -133,7 +135,7 @@ void device_cpu_range_release(struct device *device, struct device_ptr base, uin
     pl_mutex_unlock(&cpu->lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ accounting */
+/* --------------------------------------------------------------------------- accounting */
 
 static plasmon_status_t chunk_add_locked(struct device_cpu *cpu, uint64_t inode,
                                          uint64_t bytes,
@@ -203,7 +205,7 @@ plasmon_status_t device_cpu_chunk_create(struct device *device, uint64_t bytes, 
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ mapping */
+/* ------------------------------------------------------------------------------ mapping */
 
 /* Count a chunk of this device as mapped at `address`. */
 static plasmon_status_t chunk_mapped_locked(struct device_cpu *cpu, uint64_t inode,

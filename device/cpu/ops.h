@@ -1,7 +1,8 @@
 /*
- * What streams of a CPU device do: each kind of operation has a payload struct, which stream.c or event.c fills while enqueuing it and
- * run.c reads. It is copied into the queue, or held by a reference (the progress of another stream, the mark of an event), so callers
- * may free their own things at once.
+ * What streams of a CPU device do: each kind of operation has a payload struct, which stream.c or
+ * event.c fills while enqueuing it and run.c reads. It is copied into the queue, or held by a
+ * reference (the progress of another stream, the mark of an event), so callers may free their own
+ * things at once.
  */
 #ifndef DEVICE_CPU_OPS_H
 #define DEVICE_CPU_OPS_H
@@ -67,7 +68,10 @@ struct device_cpu_op_graph {
     uint64_t tag;
 };
 
-/* What an event and the stream that reaches it share. The stream may reach it after the event was destroyed. */
+/*
+ * What an event and the stream that reaches it share. The stream may reach it after the event was
+ * destroyed.
+ */
 struct device_cpu_mark {
     _Atomic uint32_t refs;
     _Atomic uint64_t reached; /* number of the last record() that was reached */

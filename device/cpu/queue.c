@@ -1,19 +1,21 @@
 /*
- * The queue of a stream: operations of any size, one producer (calls on a stream do not overlap), one consumer (its
- * thread), no lock and, once warm, no allocation.
+ * The queue of a stream: operations of any size, one producer (calls on a stream do not overlap),
+ * one consumer (its thread), no lock and, once warm, no allocation.
  *
- * Records lie one after another in segments of 128 KiB. When a record does not fit, the producer takes a segment that
- * the consumer has used up (or a new one), writes an END record that points to it, and goes on there. A record becomes
- * visible by the release store of `published`, a count; the consumer reads only records it has counted, so it never sees
- * half a record, and END records travel with the record behind them. The producer never touches a segment again before
- * the consumer has put it on `used_up`.
+ * Records lie one after another in segments of 128 KiB. When a record does not fit, the producer
+ * takes a segment that the consumer has used up (or a new one), writes an END record that points to
+ * it, and goes on there. A record becomes visible by the release store of `published`, a count; the
+ * consumer reads only records it has counted, so it never sees half a record, and END records
+ * travel with the record behind them. The producer never touches a segment again before the
+ * consumer has put it on `used_up`.
  *
- * SLEEPING. The consumer stores sleeping = 1, reads `published` again, and sleeps while sleeping == 1. The producer stores
- * `published`, then reads `sleeping`. All four are sequentially consistent: either the consumer sees the new record or
- * the producer sees the sleeper. While the consumer works, push() is one atomic store and one load.
+ * SLEEPING. The consumer stores sleeping = 1, reads `published` again, and sleeps while sleeping ==
+ * 1. The producer stores `published`, then reads `sleeping`. All four are sequentially consistent:
+ * either the consumer sees the new record or the producer sees the sleeper. While the consumer
+ * works, push() is one atomic store and one load.
  *
- * The queue grows with the work outstanding up to SEGMENT_MAX segments, some two million launches; beyond that reserve()
- * answers ELIMIT, because it must not wait for the stream.
+ * The queue grows with the work outstanding up to SEGMENT_MAX segments, some two million launches;
+ * beyond that reserve() answers ELIMIT, because it must not wait for the stream.
  */
 #include "device/cpu/cpu_int.h"
 

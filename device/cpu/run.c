@@ -1,6 +1,7 @@
 /*
- * Operations of CPU streams, done: one after another by the stream's thread, or in place when a recorded graph runs. `completed` is stored
- * after an operation's effects (stream.c says what follows from that).
+ * Operations of CPU streams, done: one after another by the stream's thread, or in place when a
+ * recorded graph runs. `completed` is stored after an operation's effects (stream.c says what
+ * follows from that).
  */
 #include "device/cpu/ops.h"
 

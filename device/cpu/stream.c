@@ -1,14 +1,16 @@
 /*
  * Streams of a CPU device: a thread that takes operations out of its queue and does them one after another.
  *
- * Each kind of operation has a payload struct (ops.h), a function here that enqueues it and one in run.c that does it.
+ * Each kind of operation has a payload struct (ops.h), a function here that enqueues it and one in
+ * run.c that does it.
  *
- * ORDER. An operation is done before the next one begins, and `completed` is stored after its effects (sequentially
- * consistent). So whoever sees `completed`, or a word written by a later signal, sees everything before it, the record of
- * a failed launch included.
+ * ORDER. An operation is done before the next one begins, and `completed` is stored after its
+ * effects (sequentially consistent). So whoever sees `completed`, or a word written by a later
+ * signal, sees everything before it, the record of a failed launch included.
  *
- * An operation that waits (wait, join) may wait for ever if nobody signals; destroying such a stream does too. Joins alone
- * cannot deadlock: a join waits for what was in the other stream at the time of the call, which is a partial order.
+ * An operation that waits (wait, join) may wait for ever if nobody signals; destroying such a
+ * stream does too. Joins alone cannot deadlock: a join waits for what was in the other stream at
+ * the time of the call, which is a partial order.
  */
 #include "device/cpu/ops.h"
 
@@ -21,10 +23,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define ARGS_INLINE_MAX \
-    512u /* arguments of a launch that lie in the queue; larger ones are allocated */
+/* arguments of a launch that lie in the queue; larger ones are allocated */
+#define ARGS_INLINE_MAX 512u
 
-/* A third of a normal thread's share where both want one core: it goes on, so that nobody who waits for it waits for ever. */
+/*
+ * A third of a normal thread's share where both want one core: it goes on, so that nobody who waits
+ * for it waits for ever.
+ */
 #define LOW_NICE 5
 
 static void *stream_thread(void *user)
@@ -43,7 +48,7 @@ static void *stream_thread(void *user)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ streams */
+/* ------------------------------------------------------------------------------ streams */
 
 /* The thread takes no signals: they are for the threads of whoever uses the device. */
 static plasmon_status_t stream_start(struct device_cpu_stream *stream, unsigned number)
@@ -152,7 +157,7 @@ plasmon_status_t device_cpu_stream_sync(struct device_stream *base, struct pl_er
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ enqueuing */
+/* ---------------------------------------------------------------------------- enqueuing */
 
 plasmon_status_t device_cpu_enqueue_begin(struct device_cpu_stream *stream,
                                           enum device_cpu_op_kind kind,

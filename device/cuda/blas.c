@@ -1,15 +1,19 @@
 /*
- * cuBLAS of a device: found at run time, created and called once at open, because both block while a stream waits.
+ * cuBLAS of a device: found at run time, created and called once at open, because both block while
+ * a stream waits.
  *
- * LATER. That is the longest part of opening a device: with modules loaded eagerly (driver.c) it is all kernels of cuBLAS, two seconds of an
- * H200 and 460 MiB of it. Who cannot wait for it has that done by device_cuda_blas_start(), at a moment when nothing is enqueued; until then it is
- * pending, and the handle NULL.
+ * LATER. That is the longest part of opening a device: with modules loaded eagerly (driver.c) it is
+ * all kernels of cuBLAS, two seconds of an H200 and 460 MiB of it. Who cannot wait for it has that
+ * done by device_cuda_blas_start(), at a moment when nothing is enqueued; until then it is pending,
+ * and the handle NULL.
  *
- * WORKSPACES. Two streams must not use one workspace at the same time, and cublasSetStream() forgets the one that was
- * set. So each stream has its own, made when cuBLAS is first used on it (cuMemAlloc does not wait for streams) and freed
- * with the stream, and device_cuda_blas_on() sets both, stream first.
+ * WORKSPACES. Two streams must not use one workspace at the same time, and cublasSetStream()
+ * forgets the one that was set. So each stream has its own, made when cuBLAS is first used on it
+ * (cuMemAlloc does not wait for streams) and freed with the stream, and device_cuda_blas_on() sets
+ * both, stream first.
  *
- * A missing cuBLAS is no error of the device: blas_error says what to install, to whoever asks for the handle.
+ * A missing cuBLAS is no error of the device: blas_error says what to install, to whoever asks for
+ * the handle.
  */
 #include "device/cuda/cuda_int.h"
 
@@ -50,7 +54,7 @@ struct device_cuda_blas {
 static const char *const versions[] = {
     "13", "12"}; /* newest first; a newer one may refuse an older driver */
 
-/* ------------------------------------------------------------------------------------------------ loading */
+/* ------------------------------------------------------------------------------ loading */
 
 #define REMEDY ": it is too old, or not whole; install cuBLAS 12 or newer"
 
@@ -103,7 +107,7 @@ static void *library_find(const char *version)
     return library != NULL ? library : library_open("/usr/local/cuda/lib64", version);
 }
 
-/* ------------------------------------------------------------------------------------------------ start */
+/* -------------------------------------------------------------------------------- start */
 
 static plasmon_status_t blas_status(cublasStatus_t result, const char *call,
                                     struct pl_err *err)
@@ -202,7 +206,10 @@ static plasmon_status_t blas_start(struct device_cuda *cuda, struct device_cuda_
     if (status != PLASMON_OK) {
         return status;
     }
-    /* Halves are summed in 32 bits to the end: partial sums of a split product are not rounded to 16 bits in between. */
+    /*
+     * Halves are summed in 32 bits to the end: partial sums of a split product are not rounded to
+     * 16 bits in between.
+     */
     status = blas_status(
         blas->set_math_mode(
             blas->handle, (cublasMath_t)(CUBLAS_DEFAULT_MATH |
@@ -275,7 +282,10 @@ void device_cuda_blas_init(struct device_cuda *cuda, bool later)
             cuda->blas = blas;
             return;
         }
-        /* A library that is there and fails says more than one that is not there. Libraries stay open: see driver.c. */
+        /*
+         * A library that is there and fails says more than one that is not there. Libraries stay
+         * open: see driver.c.
+         */
         if (cuda->blas_error.status == PLASMON_OK || err.status != PLASMON_ENOLIB) {
             cuda->blas_error = err;
         }
@@ -323,7 +333,7 @@ void device_cuda_blas_finish(struct device_cuda *cuda)
     cuda->blas = NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ use */
+/* ---------------------------------------------------------------------------------- use */
 
 void *device_cuda_blas_handle(struct device *device, struct pl_err *why)
 {

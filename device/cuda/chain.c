@@ -3,26 +3,37 @@
  *
  * Functions of clients in text, and the kernels of the catalogue (kernels/cuda_run.c).
  *
- * WHY. A call of the driver for each of many small kernels takes the host longer than the kernels take the device (3.1 to 4.1 us for one of 2 us, on the
- * host of an H200). A graph that is a chain of 32 kernels, made once, whose kernels are replaced before each launch, takes .4 us a kernel.
+ * WHY. A call of the driver for each of many small kernels takes the host longer than the kernels
+ * take the device (3.1 to 4.1 us for one of 2 us, on the host of an H200). A graph that is a chain
+ * of 32 kernels, made once, whose kernels are replaced before each launch, takes .4 us a kernel.
  *
- * So a stream that was made with DEVICE_STREAM_KEEPS keeps what device_launch_soon() gives it, until it is told to flush, something else is to go into it or looks
- * at it (device_cuda_stream_on() is where all of them get the stream from), or there are as many as the longest chain has. Then what was kept
- * goes in: chains of 32, 16, 8 and 4, as they fit, and up to 3 launches as such. A launch of a graph costs about as much as two of kernels, so less than 4 are none.
+ * So a stream that was made with DEVICE_STREAM_KEEPS keeps what device_launch_soon() gives it,
+ * until it is told to flush, something else is to go into it or looks at it
+ * (device_cuda_stream_on() is where all of them get the stream from), or there are as many as the
+ * longest chain has. Then what was kept goes in: chains of 32, 16, 8 and 4, as they fit, and up to
+ * 3 launches as such. A launch of a graph costs about as much as two of kernels, so less than 4 are
+ * none.
  *
- * A CHAIN IS NOT MADE WHEN IT IS NEEDED: instantiating one was seen to wait for work of the device (docs/ordering.md). They are made with the stream, of kernels
- * that copy nothing, and launched once, for the first launch is what brings them to the device. Two of each length take turns. Kernels of a chain that is launched are
- * replaced for its next launch only: launches under way keep theirs (cuGraphExecKernelNodeSetParams).
+ * A CHAIN IS NOT MADE WHEN IT IS NEEDED: instantiating one was seen to wait for work of the device
+ * (docs/ordering.md). They are made with the stream, of kernels that copy nothing, and launched
+ * once, for the first launch is what brings them to the device. Two of each length take turns.
+ * Kernels of a chain that is launched are replaced for its next launch only: launches under way
+ * keep theirs (cuGraphExecKernelNodeSetParams).
  *
- * EARLY STARTS. Kernels that wait by themselves for what is before them (DEVICE_EARLY_MARK) go into chains whose edges let each begin early; as soon as one of those at hand
- * does not, they go into a chain with full edges. What chains are made of does not wait, and copies nothing: in neither kind does it matter when it runs.
+ * EARLY STARTS. Kernels that wait by themselves for what is before them (DEVICE_EARLY_MARK) go into
+ * chains whose edges let each begin early; as soon as one of those at hand does not, they go into a
+ * chain with full edges. What chains are made of does not wait, and copies nothing: in neither kind
+ * does it matter when it runs.
  *
- * WHAT IS REFUSED LATE. Callers check what they keep, and the driver is asked only when it goes in. A chain that the driver refuses goes in launch by launch; a launch
- * that it refuses then is told by device_launch_failure(), and before that, before anything behind it is in the stream, by the device's `launch_failed`.
- * When the context is lost nothing is told of launches: the device's health says it, and what was kept has not begun.
+ * WHAT IS REFUSED LATE. Callers check what they keep, and the driver is asked only when it goes in.
+ * A chain that the driver refuses goes in launch by launch; a launch that it refuses then is told
+ * by device_launch_failure(), and before that, before anything behind it is in the stream, by the
+ * device's `launch_failed`. When the context is lost nothing is told of launches: the device's
+ * health says it, and what was kept has not begun.
  *
- * CODE THAT IS UNLOADED must not stay in a chain: device_cuda_chains_forget() puts the copying kernels back. It may run beside a flush of another stream's user,
- * so a lock guards what is in the chains. What is kept is the stream's user's alone.
+ * CODE THAT IS UNLOADED must not stay in a chain: device_cuda_chains_forget() puts the copying
+ * kernels back. It may run beside a flush of another stream's user, so a lock guards what is in the
+ * chains. What is kept is the stream's user's alone.
  */
 #include "device/cuda/cuda_int.h"
 
@@ -63,7 +74,7 @@ struct device_cuda_keep {
         [CHAIN_KINDS]; /* on a device without early starts there are none of the other kind */
 };
 
-/* ------------------------------------------------------------------------------------------------ chains */
+/* ------------------------------------------------------------------------------- chains */
 
 /* All chains of a stream, by one number. */
 #define CHAINS (CHAIN_KINDS * CHAIN_LENGTHS * CHAIN_TURNS)
@@ -151,7 +162,10 @@ static void kept_params(struct kept *kept, void **params)
     }
 }
 
-/* false: nothing of it is in the stream. What the driver does not put into a chain it may still take as a launch, so it is no event for the log. */
+/*
+ * false: nothing of it is in the stream. What the driver does not put into a chain it may still
+ * take as a launch, so it is no event for the log.
+ */
 static bool chain_launch(struct device_cuda *cuda, CUstream stream, struct chain *chain,
                          struct kept *kept, uint32_t length)
 {
@@ -201,7 +215,7 @@ void device_cuda_chains_forget(struct device_cuda *cuda)
     pl_mutex_unlock(&cuda->keeps_lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ failures */
+/* ----------------------------------------------------------------------------- failures */
 
 struct launch_failure {
     struct pl_list link;
@@ -255,7 +269,7 @@ bool device_cuda_launch_failure(struct device *device, uint64_t *out_tag,
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ keeping */
+/* ------------------------------------------------------------------------------ keeping */
 
 static void keep_free(struct device_cuda *cuda, struct device_cuda_keep *keep)
 {

@@ -1,24 +1,31 @@
 /*
- * Communicators of a CUDA device: NCCL, found at run time. What of its ABI is used is declared here, so that a build needs no NCCL; a config
- * says by its size and version what it holds, and every NCCL since 2.18 takes this one.
+ * Communicators of a CUDA device: NCCL, found at run time. What of its ABI is used is declared
+ * here, so that a build needs no NCCL; a config says by its size and version what it holds, and
+ * every NCCL since 2.18 takes this one.
  *
- * TWO OF THEM. What connects does not block: a peer that does not come must not hold a thread that cannot be freed. But such a communicator
- * makes a thread for every operation, 47 to 57 us of the thread that enqueues; one that blocks, 8. So the `handle` is made without blocking, and
- * the `comm` that operations go by, which blocks, is split off it and shares its connections, its streams and its flag of abort. The first operation of
- * `comm` is the one that connects (and waits for the others in the call): a thread of its own makes it, and whoever gives up aborts the handle, which brings that call
- * back. From then on operations find everything connected and only enqueue (docs/transfers.md has what they could still wait for).
+ * TWO OF THEM. What connects does not block: a peer that does not come must not hold a thread that
+ * cannot be freed. But such a communicator makes a thread for every operation, 47 to 57 us of the
+ * thread that enqueues; one that blocks, 8. So the `handle` is made without blocking, and the
+ * `comm` that operations go by, which blocks, is split off it and shares its connections, its
+ * streams and its flag of abort. The first operation of `comm` is the one that connects (and waits
+ * for the others in the call): a thread of its own makes it, and whoever gives up aborts the
+ * handle, which brings that call back. From then on operations find everything connected and only
+ * enqueue (docs/transfers.md has what they could still wait for).
  *
- * ONE THREAD AT A TIME. NCCL's communicators are not to be used by two threads at once. `comm` is its greeter's until it is open, then the worker's thread's.
- * The watcher asks the handle, which nobody else uses then, whether what ended may be believed: errors of the network are of what the two share, and those
- * of an operation's call are told by the call.
+ * ONE THREAD AT A TIME. NCCL's communicators are not to be used by two threads at once. `comm` is
+ * its greeter's until it is open, then the worker's thread's. The watcher asks the handle, which
+ * nobody else uses then, whether what ended may be believed: errors of the network are of what the
+ * two share, and those of an operation's call are told by the call.
  *
- * FEW CHANNELS. A channel is a block of 640 threads and, in both communicators together, 13 MiB of memory of who sends and 19 of who receives; with NCCL's own
- * size of the buffers of a protocol that sends do not use (NCCL_LL128_BUFFSIZE) 21. 16 give 361 of 371 GB/s over NVLink; over a network
- * few do, and buffers are a pool. A team may have what NCCL would take, up to 32: both directions of every link are to be busy.
- * cgaClusterSize 0: clusters of blocks would wait for a free group of multiprocessors.
+ * FEW CHANNELS. A channel is a block of 640 threads and, in both communicators together, 13 MiB of
+ * memory of who sends and 19 of who receives; with NCCL's own size of the buffers of a protocol
+ * that sends do not use (NCCL_LL128_BUFFSIZE) 21. 16 give 361 of 371 GB/s over NVLink; over a
+ * network few do, and buffers are a pool. A team may have what NCCL would take, up to 32: both
+ * directions of every link are to be busy. cgaClusterSize 0: clusters of blocks would wait for a
+ * free group of multiprocessors.
  *
- * RINGS ONLY. NCCL connects for an algorithm when that is first used, which blocks. So it may use one (NCCL_ALGO), and the reduction that a team
- * begins with connects it.
+ * RINGS ONLY. NCCL connects for an algorithm when that is first used, which blocks. So it may use
+ * one (NCCL_ALGO), and the reduction that a team begins with connects it.
  *
  * MEMORY. The byte that connects lies in memory that is made once a device: an abort must not free any.
  */
@@ -36,12 +43,12 @@
 #define CHANNELS_NVLINK 16
 #define CHANNELS_REMOTE 4
 #define CHANNELS_TEAM   32
-#define VERSION_MIN \
-    21800 /* communicators split off others whose connections they share, and this config */
+/* communicators split off others whose connections they share, and this config */
+#define VERSION_MIN 21800
 #define CLOSE_NS    UINT64_C(5000000000)
 #define LL128_BYTES "2457600" /* NCCL's own is twice that */
 
-/* ------------------------------------------------------------------------------------------------ NCCL's ABI */
+/* --------------------------------------------------------------------------- NCCL's ABI */
 
 typedef struct nccl_comm *nccl_comm_t;
 struct nccl_id {
@@ -112,7 +119,7 @@ static struct {
     XX(ncclGetErrorString)     \
     XX(ncclGetLastError)
 
-/* ------------------------------------------------------------------------------------------------ loading */
+/* ------------------------------------------------------------------------------ loading */
 
 static void *library_find(void)
 {
@@ -153,7 +160,10 @@ static void nccl_load(void)
 {
     int version = 0;
 
-    /* Multicast groups outlive a process that is killed, and on some machines block the next one. Whatever the caller set. */
+    /*
+     * Multicast groups outlive a process that is killed, and on some machines block the next one.
+     * Whatever the caller set.
+     */
     (void)setenv("NCCL_NVLS_ENABLE", "0",
                  1); /* no memory: the first allocation below fails, too */
     (void)setenv("NCCL_ALGO", "Ring", 1);                /* likewise */
@@ -189,7 +199,7 @@ uint32_t device_cuda_comm_version(struct device *device, struct pl_err *why)
     return (uint32_t)nccl.version;
 }
 
-/* ------------------------------------------------------------------------------------------------ opening */
+/* ------------------------------------------------------------------------------ opening */
 
 enum comm_state { COMM_INIT, COMM_SPLITTING, COMM_GREETING, COMM_OPEN };
 
@@ -208,8 +218,8 @@ struct cuda_comm {
     bool greets;       /* to be joined */
     bool cut;          /* by the thread that frees it, which is in a group */
     struct pl_err greeting;
-    atomic_bool
-        greeted; /* release: `greeting` says how it went, and the event is recorded */
+    /* release: `greeting` says how it went, and the event is recorded */
+    atomic_bool greeted;
 };
 
 static struct cuda_comm *comm_of(struct device_comm *comm)
@@ -520,7 +530,7 @@ plasmon_status_t device_cuda_comm_poll(struct device_comm *base, struct pl_err *
     return comm->state == COMM_INIT ? split_begin(comm, err) : greeting_begin(comm, err);
 }
 
-/* ------------------------------------------------------------------------------------------------ moving */
+/* ------------------------------------------------------------------------------- moving */
 
 plasmon_status_t device_cuda_comm_move(struct device_comm *base,
                                        struct device_stream *stream, struct device_ptr ptr,
@@ -593,7 +603,7 @@ plasmon_status_t device_cuda_comm_check(struct device_comm *base, struct pl_err 
     return status == PLASMON_EAGAIN ? PLASMON_OK : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ ending */
+/* ------------------------------------------------------------------------------- ending */
 
 /* Of one that is open. */
 void device_cuda_comm_close(struct device_comm *base)
@@ -639,8 +649,9 @@ static void one_abort(nccl_comm_t comm)
 }
 
 /*
- * The handle first: its flag is the other one's, too, so a greeter that waits for a peer in a call comes back, and only then is that one free. In a
- * group NCCL raises the flag at once, and leaves what frees for the group's end (since 2.23; an earlier one does it here).
+ * The handle first: its flag is the other one's, too, so a greeter that waits for a peer in a call
+ * comes back, and only then is that one free. In a group NCCL raises the flag at once, and leaves
+ * what frees for the group's end (since 2.23; an earlier one does it here).
  */
 void device_cuda_comm_cut(struct device_comm *base)
 {

@@ -1,19 +1,27 @@
 /*
  * Copies of boxes on a GPU. A plan (copy_plan.h) has a run and loops around it; there are two ways to do it:
  *
- *   engine   the copy engines take a run (1D), a run and one loop (2D, any pitch), or a run and two loops (3D, if a slice
- *            is a whole number of rows in both buffers); loops outside that are a call each, at most CALLS_MAX
- *   kernel   anything else, rows so short that an engine, which moves them one by one, would crawl, and little
+ *   engine   the copy engines take a run (1D), a run and one loop (2D, any pitch), or a run and two
+ *            loops (3D, if a slice is a whole number of rows in both buffers); loops outside that
+ *            are a call each, at most CALLS_MAX
+ *   kernel   anything else, rows so short that an engine, which moves them one by one, would crawl,
+ *            and little
  *
- * Engines are preferred because they use no multiprocessor and are faster over NVLink (256-byte packets against 128). But between two kernels they cost more than the bytes: two GPUs that
- * hand 4 KiB to each other take 20.3 us a time with an engine between their kernels, 8.7 with a kernel, 256 KiB 22.7 and 10.2 (H200s; docs/measurements.md). So what is small goes by a kernel; it may have to wait for a
- * block of another one to end where an engine would not, which is why it is only that.
+ * Engines are preferred because they use no multiprocessor and are faster over NVLink (256-byte
+ * packets against 128). But between two kernels they cost more than the bytes: two GPUs that hand 4
+ * KiB to each other take 20.3 us a time with an engine between their kernels, 8.7 with a kernel,
+ * 256 KiB 22.7 and 10.2 (H200s; docs/measurements.md). So what is small goes by a kernel; it may
+ * have to wait for a block of another one to end where an engine would not, which is why it is only
+ * that.
  *
- * ASIDE. A word that is written behind a copy by an engine goes by that engine's queue, too, and there behind the copy of another stream that has begun meanwhile: of two streams that
- * take turns each word was a whole copy late (H200, 32 MiB: 96 us). So a stream that is made for copies has its large ones run in another one, which holds nothing else, and is
- * behind that by an event, which the engine itself writes: then what follows in the stream needs no engine.
+ * ASIDE. A word that is written behind a copy by an engine goes by that engine's queue, too, and
+ * there behind the copy of another stream that has begun meanwhile: of two streams that take turns
+ * each word was a whole copy late (H200, 32 MiB: 96 us). So a stream that is made for copies has
+ * its large ones run in another one, which holds nothing else, and is behind that by an event,
+ * which the engine itself writes: then what follows in the stream needs no engine.
  *
- * BY WHOM. Where the stream is now: on this device, or on the one that the bytes come from (far.c). Kernels are this device's.
+ * BY WHOM. Where the stream is now: on this device, or on the one that the bytes come from (far.c).
+ * Kernels are this device's.
  *
  * ROW_MIN is a guess: 128 bytes is a warp's smallest full access. bench/ should settle it.
  */
@@ -28,8 +36,8 @@
 
 #define CALLS_MAX 64u
 #define ROW_MIN   128u
-#define ROWS_SHORT_MAX \
-    64u /* so many short rows an engine still takes: a launch is no cheaper */
+/* so many short rows an engine still takes: a launch is no cheaper */
+#define ROWS_SHORT_MAX   64u
 #define LITTLE_BYTES     (256u << 10)
 #define ASIDE_BYTES      (UINT64_C(2) << 20) /* of less a word is late by microseconds */
 #define KERNEL_BLOCK     256u
@@ -68,7 +76,7 @@ void device_cuda_copy_finish(struct device_cuda *cuda)
     cuda->copy_module = NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ engines */
+/* ------------------------------------------------------------------------------ engines */
 
 /* Is loop 1 a step over whole rows of loop 0, in both buffers? Then both fit into one 3D copy. */
 static bool plan_is_3d(const struct device_copy_plan *plan)
@@ -193,7 +201,7 @@ static plasmon_status_t engine_copy(struct device_cuda_stream *stream,
     return engine_end(stream, on, status);
 }
 
-/* ------------------------------------------------------------------------------------------------ kernel */
+/* ------------------------------------------------------------------------------- kernel */
 
 static plasmon_status_t kernel_copy(struct device_cuda_stream *stream,
                                     const struct device_copy_plan *plan, uint64_t dst,

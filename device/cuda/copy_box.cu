@@ -1,9 +1,11 @@
 /*
- * Copy a box word by word, for shapes that the copy engines cannot take in a few calls, or only in very short rows.
+ * Copy a box word by word, for shapes that the copy engines cannot take in a few calls, or only in
+ * very short rows.
  *
- * One thread a word, a grid-stride loop; neighbouring threads take neighbouring words of a run, so accesses coalesce as far
- * as the runs go. The word is the widest that divides everything (device_copy_plan_width), one entry point a width. The index
- * is taken apart with 32-bit divisions when it fits, which are several times cheaper than 64-bit ones.
+ * One thread a word, a grid-stride loop; neighbouring threads take neighbouring words of a run, so
+ * accesses coalesce as far as the runs go. The word is the widest that divides everything
+ * (device_copy_plan_width), one entry point a width. The index is taken apart with 32-bit divisions
+ * when it fits, which are several times cheaper than 64-bit ones.
  *
  * Launch: 256 threads a block; as many blocks as there is work for, at most 16 for each multiprocessor.
  *

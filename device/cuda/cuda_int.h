@@ -8,11 +8,12 @@
  *   comm.c     NCCL                                        items.c    changing recorded work in parts
  *   chain.c    kernels of a stream, as graphs               far.c      copies by the engines of other devices
  *
- * CONTEXTS. All work is in the device's primary context, so that NCCL, cuBLAS and user libraries see the same one. Each
- * public function begins with device_cuda_enter(), which makes it current in the calling thread if it is not (asking
- * costs a read of the driver's thread-local; a copy of ours would be wrong after a library changed it). It stays current:
- * a process has one device by default, and whoever uses several enters again anyway. A stream whose copies another device makes (far.c) has
- * device_cuda_here() in its place.
+ * CONTEXTS. All work is in the device's primary context, so that NCCL, cuBLAS and user libraries
+ * see the same one. Each public function begins with device_cuda_enter(), which makes it current in
+ * the calling thread if it is not (asking costs a read of the driver's thread-local; a copy of ours
+ * would be wrong after a library changed it). It stays current: a process has one device by
+ * default, and whoever uses several enters again anyway. A stream whose copies another device makes
+ * (far.c) has device_cuda_here() in its place.
  */
 #ifndef DEVICE_CUDA_INT_H
 #define DEVICE_CUDA_INT_H
@@ -24,12 +25,12 @@
 
 #include <assert.h>
 
-#define DEVICE_CUDA_HOST_RANGES_MAX \
-    1536 /* timelines, staging memory and lanes of every device of a host; STORE_HOST_BUFFERS_MAX */
-#define DEVICE_CUDA_COPY_WIDTHS 5   /* words of 1, 2, 4, 8 and 16 bytes */
-#define DEVICE_CUDA_FAR_MAX     64u /* devices of a host */
-#define DEVICE_CUDA_FAR_LANES \
-    2u /* streams that another device makes copies for at once: a worker has two for copies */
+/* timelines, staging memory and lanes of every device of a host; STORE_HOST_BUFFERS_MAX */
+#define DEVICE_CUDA_HOST_RANGES_MAX 1536
+#define DEVICE_CUDA_COPY_WIDTHS     5   /* words of 1, 2, 4, 8 and 16 bytes */
+#define DEVICE_CUDA_FAR_MAX         64u /* devices of a host */
+/* streams that another device makes copies for at once: a worker has two for copies */
+#define DEVICE_CUDA_FAR_LANES 2u
 
 struct device_cuda_host_range {
     uintptr_t host;
@@ -48,8 +49,8 @@ struct device_cuda_lane {
     struct device_cuda_far *far; /* whose it is; NULL: this device's own */
     CUstream stream;
     CUstream aside; /* where its large copies run (copy.c); NULL: in it */
-    bool
-        home_behind; /* of one in another context: home is behind all that `stream` holds (far.c) */
+    /* of one in another context: home is behind all that `stream` holds (far.c) */
+    bool home_behind;
     CUevent join_event; /* for joins of this stream with others */
 };
 
@@ -71,8 +72,8 @@ struct device_cuda {
     void *launch_failed_user;
     struct pl_err blas_error;
 
-    struct pl_mutex
-        lock; /* rank PL_RANK_DEVICE; no driver call that may wait is made under it */
+    /* rank PL_RANK_DEVICE; no driver call that may wait is made under it */
+    struct pl_mutex lock;
 
     /* Guarded by `lock`. */
     struct pl_list streams;
@@ -85,13 +86,16 @@ struct device_cuda {
     uint64_t *links;    /* far.c's words, for a stream each; NULL: none yet */
     uint32_t way_count; /* that are taken */
 
-    /* Held over calls of the driver; rank PL_RANK_CHAINS. Guards `maps`, and that what is in there is open to those that are far and ready. */
+    /*
+     * Held over calls of the driver; rank PL_RANK_CHAINS. Guards `maps`, and that what is in there
+     * is open to those that are far and ready.
+     */
     struct pl_mutex maps_lock;
     struct pl_vec maps; /* struct device_cuda_map, memory.c */
 
     _Atomic bool failed; /* there are failures */
-    struct pl_mutex
-        keeps_lock; /* rank PL_RANK_CHAINS; guards `keeps`, and what is in their chains */
+    /* rank PL_RANK_CHAINS; guards `keeps`, and what is in their chains */
+    struct pl_mutex keeps_lock;
     struct pl_list keeps;
 };
 
@@ -115,8 +119,8 @@ struct device_cuda_stream {
     struct device_cuda_graph *graph; /* whose branch it is; NULL: of none. Constant */
     CUdeviceptr workspace;           /* cuBLAS's, made when first needed; 0: none */
     struct device_cuda_keep *keep;   /* chain.c; NULL: launches go in at once. Constant */
-    CUgraphNode
-        last_early; /* of a branch: what it captured last that the next launch may begin beside; NULL: nothing */
+    /* of a branch: what it captured last that the next launch may begin beside; NULL: nothing */
+    CUgraphNode last_early;
     bool last_small; /* device_cuda_small() of that */
 };
 
@@ -132,7 +136,10 @@ static inline struct device_cuda_stream *device_cuda_stream_of(struct device_str
 }
 
 /* device.c */
-/* The driver's handle of the device that the rest of Plasmon knows by this ordinal (device_slice_take()). ENOENT: it is another process's. */
+/*
+ * The driver's handle of the device that the rest of Plasmon knows by this ordinal
+ * (device_slice_take()). ENOENT: it is another process's.
+ */
 plasmon_status_t device_cuda_handle(uint32_t ordinal, CUdevice *out_device) PL_MUST_CHECK;
 plasmon_status_t device_cuda_enter(struct device_cuda *cuda) PL_MUST_CHECK;
 /* Of this process, on whichever device. */
@@ -154,8 +161,10 @@ struct device_cuda_items {
 struct device_cuda_exec {
     struct device_exec base;
     CUgraphExec exec;
-    CUgraph
-        graph; /* what it was made from, which is what nodes are named by; NULL: it cannot be changed in parts */
+    /*
+     * what it was made from, which is what nodes are named by; NULL: it cannot be changed in parts
+     */
+    CUgraph graph;
     struct device_cuda_items items;
     uint64_t early_pattern; /* of the recording that it was made from */
 };
@@ -220,18 +229,25 @@ void device_cuda_exec_destroy(struct device_exec *exec);
 /* far.c */
 plasmon_status_t device_cuda_far_init(struct device_cuda *cuda);
 void device_cuda_far_finish(struct device_cuda *cuda); /* when there are no streams */
-/* Of context `in`, which is current; with nothing beside its stream. cuda: whose loss an error may mean; NULL: nobody's. */
+/*
+ * Of context `in`, which is current; with nothing beside its stream. cuda: whose loss an error may
+ * mean; NULL: nobody's.
+ */
 plasmon_status_t device_cuda_lane_create(struct device_cuda *cuda, CUcontext in,
                                          uint32_t ordinal, int priority,
                                          struct device_cuda_lane *out);
 void device_cuda_lane_destroy(struct device_cuda *cuda,
                               const struct device_cuda_lane *lane);
 /*
- * For what any context can do: words, events of its own, engines' copies. Its context is current then, and *out_on the stream there. It is home from now on if that
- * device is lost, or may not reach all that is mapped.
+ * For what any context can do: words, events of its own, engines' copies. Its context is current
+ * then, and *out_on the stream there. It is home from now on if that device is lost, or may not
+ * reach all that is mapped.
  */
 plasmon_status_t device_cuda_here(struct device_cuda_stream *stream, CUstream *out_on);
-/* For what says that all the stream holds is over: words, events. The device's own context is current then. */
+/*
+ * For what says that all the stream holds is over: words, events. The device's own context is
+ * current then.
+ */
 plasmon_status_t device_cuda_tail(struct device_cuda_stream *stream, CUstream *out_on);
 void device_cuda_far_home(struct device_cuda_stream *stream);
 /* Of one that is away: its word has this value when what it holds is over. */
@@ -268,7 +284,10 @@ static inline bool device_cuda_is_away(const struct device_cuda_stream *stream)
 {
     return stream->at != &stream->home;
 }
-/* To put something into it that this device does, or to look at it: behind what it keeps, and behind what another device copies for it. */
+/*
+ * To put something into it that this device does, or to look at it: behind what it keeps, and
+ * behind what another device copies for it.
+ */
 static inline CUstream device_cuda_stream_on(struct device_cuda_stream *stream)
 {
     if (stream->keep != NULL) {
@@ -307,7 +326,10 @@ plasmon_status_t device_cuda_stream_create(struct device *device, unsigned flags
                                            struct device_stream **out_stream);
 void device_cuda_stream_destroy(struct device_stream *stream);
 plasmon_status_t device_cuda_stream_sync(struct device_stream *stream, struct pl_err *err);
-/* What is put into `on` from now on comes behind what `other` holds now, by the join event of a stream that nobody else uses meanwhile. */
+/*
+ * What is put into `on` from now on comes behind what `other` holds now, by the join event of a
+ * stream that nobody else uses meanwhile.
+ */
 plasmon_status_t device_cuda_go_behind(struct device_cuda_stream *stream, CUstream on,
                                        CUstream other);
 plasmon_status_t device_cuda_copy(struct device_stream *stream, enum device_copy_kind kind,
@@ -394,8 +416,9 @@ plasmon_status_t device_cuda_function_block(struct device_module *module, void *
 plasmon_status_t device_cuda_launch(struct device_stream *stream, void *function,
                                     const struct device_launch_shape *shape, void **params);
 /*
- * Does it leave most of the device to others while it waits? What is small may wait beside anything: a large one does not let it begin before its last block has ended.
- * What is large must not wait beside what is small, for its blocks would take what room there is.
+ * Does it leave most of the device to others while it waits? What is small may wait beside
+ * anything: a large one does not let it begin before its last block has ended. What is large must
+ * not wait beside what is small, for its blocks would take what room there is.
  */
 static inline bool device_cuda_small(const struct device_launch_shape *shape)
 {
@@ -425,7 +448,10 @@ device_cuda_kernel_node(CUfunction function, const struct device_launch_shape *s
                                      .sharedMemBytes = shape->shared_bytes,
                                      .kernelParams   = params};
 }
-/* early: it may begin before what is in front of it in the stream has ended; both must be kernels with DEVICE_EARLY_MARK. */
+/*
+ * early: it may begin before what is in front of it in the stream has ended; both must be kernels
+ * with DEVICE_EARLY_MARK.
+ */
 plasmon_status_t device_cuda_launch_early(struct device_cuda *cuda, CUstream stream,
                                           CUfunction function,
                                           const struct device_launch_shape *shape,

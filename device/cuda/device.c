@@ -1,8 +1,9 @@
 /*
  * CUDA devices: what they are, opening and closing, and whether the context still lives.
  *
- * Everything that blocks while some stream waits for a timeline happens in open: modules are loaded, cuBLAS is created
- * and called once (or in device_cublas_start(), for which the device must have nothing to do). Later calls only enqueue.
+ * Everything that blocks while some stream waits for a timeline happens in open: modules are
+ * loaded, cuBLAS is created and called once (or in device_cublas_start(), for which the device must
+ * have nothing to do). Later calls only enqueue.
  */
 #include "device/cuda/cuda_int.h"
 
@@ -22,7 +23,7 @@ plasmon_status_t device_cuda_attribute(CUdevice device, CUdevice_attribute attri
     return DEVICE_CU(NULL, cuDeviceGetAttribute(out_value, attribute, device));
 }
 
-/* ------------------------------------------------------------------------------------------------ info */
+/* --------------------------------------------------------------------------------- info */
 
 /* What we cannot do without, and how to say so. */
 static const struct {
@@ -80,7 +81,8 @@ static plasmon_status_t check_mode(CUdevice device, const struct device_info *in
 }
 
 /*
- * Kernels of capability 9.0 can wait for what is before them, and graphs know such edges since CUDA 12.3. PLASMON_EARLY_START=0: no kernel begins early.
+ * Kernels of capability 9.0 can wait for what is before them, and graphs know such edges since CUDA
+ * 12.3. PLASMON_EARLY_START=0: no kernel begins early.
  */
 static bool early_start(uint32_t compute_major)
 {
@@ -202,7 +204,7 @@ static plasmon_status_t cuda_probe(uint32_t ordinal, struct device_info *out_inf
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ open */
+/* --------------------------------------------------------------------------------- open */
 
 plasmon_status_t device_cuda_enter_context(struct device_cuda *cuda, CUcontext context)
 {
@@ -239,7 +241,10 @@ static plasmon_status_t open_constants(struct device_cuda *cuda)
     plasmon_status_t status = DEVICE_CU(
         cuda, cuCtxGetStreamPriorityRange(&cuda->priority_low, &cuda->priority_high));
 
-    /* Of two levels or one, the normal one is the lowest, which is what CUDA gives a stream without asking. */
+    /*
+     * Of two levels or one, the normal one is the lowest, which is what CUDA gives a stream without
+     * asking.
+     */
     cuda->priority_normal =
         cuda->priority_low - (cuda->priority_low - cuda->priority_high) / 2;
     if (cuda->priority_normal == cuda->priority_high) {
@@ -406,7 +411,7 @@ static void cuda_close(struct device *device)
     pl_free(cuda);
 }
 
-/* ------------------------------------------------------------------------------------------------ health */
+/* ------------------------------------------------------------------------------- health */
 
 void device_cuda_lost(struct device_cuda *cuda, const char *text)
 {
@@ -468,7 +473,7 @@ static plasmon_status_t cuda_health(struct device *device, struct pl_err *err)
                                      : pl_err_set(err, lost.status, "%s", lost.text);
 }
 
-/* ------------------------------------------------------------------------------------------------ ops */
+/* ---------------------------------------------------------------------------------- ops */
 
 static void *cuda_ptr_host(struct device_ptr ptr)
 {

@@ -1,16 +1,19 @@
 /*
  * Loading the driver and naming its errors.
  *
- * Nothing is linked: libcuda.so.1 comes with the driver and is on no machine without a GPU, so it is opened when the first
- * CUDA device is asked for, once a process, and never closed (it has threads of its own). The environment that
- * decides how it behaves is set just before cuInit, over whatever was there:
+ * Nothing is linked: libcuda.so.1 comes with the driver and is on no machine without a GPU, so it
+ * is opened when the first CUDA device is asked for, once a process, and never closed (it has
+ * threads of its own). The environment that decides how it behaves is set just before cuInit, over
+ * whatever was there:
  *
- *   CUDA_DEVICE_MAX_CONNECTIONS=32  streams that wait for timelines share few hardware queues with others (with the
- *                                   default of 8, 8 waiting streams stop every kernel)
+ *   CUDA_DEVICE_MAX_CONNECTIONS=32  streams that wait for timelines share few hardware queues with
+ *                                   others (with the default of 8, 8 waiting streams stop every
+ *                                   kernel)
  *   CUDA_MODULE_LOADING=EAGER       a first launch under lazy loading blocks while any stream waits
  *   NCCL_NVLS_ENABLE=0              NVLink multicast is off
  *
- * After a fork() in a process that has loaded the driver, the child cannot use it; CUDA answers each call with an error.
+ * After a fork() in a process that has loaded the driver, the child cannot use it; CUDA answers
+ * each call with an error.
  */
 #include "device/cuda/cuda_int.h"
 
@@ -22,8 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CUDA_ABI_VERSION \
-    12000 /* what we ask functions of; also the oldest driver that will do */
+/* what we ask functions of; also the oldest driver that will do */
+#define CUDA_ABI_VERSION 12000
 
 struct device_cuda_driver device_cuda_driver;
 _Thread_local uint64_t device_cuda_call_begin_ns;
@@ -215,7 +218,7 @@ uint32_t device_cuda_driver_load(struct pl_err *err)
     return load_count;
 }
 
-/* ------------------------------------------------------------------------------------------------ errors */
+/* ------------------------------------------------------------------------------- errors */
 
 plasmon_status_t device_cuda_status(CUresult result)
 {

@@ -1,14 +1,16 @@
 /*
  * The CUDA driver, found at run time: one table of functions, and one way to call them.
  *
- * A call is written DEVICE_CU(cuda, device_cuda_driver.cuStreamQuery(stream)). It gives a plasmon_status_t, logs what is
- * worth a line, remembers the first error that loses the context, and counts the time when asked to.
+ * A call is written DEVICE_CU(cuda, device_cuda_driver.cuStreamQuery(stream)). It gives a
+ * plasmon_status_t, logs what is worth a line, remembers the first error that loses the context,
+ * and counts the time when asked to.
  *
- * cuda.h renames functions to their current version (cuMemAlloc is a macro for cuMemAlloc_v2). Members of the table get
- * renamed along with it, so calls and types always fit; the loader asks for the plain name (an operand of # is not
- * expanded) in the version of CUDA 12.0, which every driver since then answers with the same ABI. A function that cuda.h renames to
- * another name altogether is listed under that name: cuGraphInstantiate is a macro for cuGraphInstantiateWithFlags, and what a driver
- * answers for the plain name takes other arguments.
+ * cuda.h renames functions to their current version (cuMemAlloc is a macro for cuMemAlloc_v2).
+ * Members of the table get renamed along with it, so calls and types always fit; the loader asks
+ * for the plain name (an operand of # is not expanded) in the version of CUDA 12.0, which every
+ * driver since then answers with the same ABI. A function that cuda.h renames to another name
+ * altogether is listed under that name: cuGraphInstantiate is a macro for
+ * cuGraphInstantiateWithFlags, and what a driver answers for the plain name takes other arguments.
  */
 #ifndef DEVICE_CUDA_DRIVER_H
 #define DEVICE_CUDA_DRIVER_H
@@ -99,7 +101,10 @@
     XX(cuGraphExecDestroy)               \
     XX(cuGraphDestroy)
 
-/* cuStreamGetCaptureInfo as it was in CUDA 12.0, and as the loader asks for it; in newer headers the name stands for one with an argument more. */
+/*
+ * cuStreamGetCaptureInfo as it was in CUDA 12.0, and as the loader asks for it; in newer headers
+ * the name stands for one with an argument more.
+ */
 typedef CUresult (*device_cuda_capture_info_fn)(CUstream stream,
                                                 CUstreamCaptureStatus *out_status,
                                                 cuuint64_t *out_id, CUgraph *out_graph,

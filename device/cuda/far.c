@@ -1,29 +1,43 @@
 /*
  * Copies by the engines of the device that the bytes come from.
  *
- * WHY. Who reads over NVLink sends requests the way of the bytes that are read from it, so a device that reads and is read at once gets .945 of what one way
- * gives. Who writes sends none. Four H200s, by hand, a process a device: 16 MiB both ways 621 read, 712 GB/s written; all to all 906 and 1301; along a chain of
- * three links 1 GiB takes 1.21 and 1.13 of one copy (docs/transfers.md).
+ * WHY. Who reads over NVLink sends requests the way of the bytes that are read from it, so a device
+ * that reads and is read at once gets .945 of what one way gives. Who writes sends none. Four
+ * H200s, by hand, a process a device: 16 MiB both ways 621 read, 712 GB/s written; all to all 906
+ * and 1301; along a chain of three links 1 GiB takes 1.21 and 1.13 of one copy (docs/transfers.md).
  *
- * HOW. This process, which is the reader's, has a context on the other device, too, and its stream goes on there. So it is still the reader who waits, copies
- * into memory that is its own and writes its own words: the other device's process takes no part, and when it dies this copy ends or not, as one that reads does. When this
- * process dies its work on the other device ends with it, before its death is seen (the driver ends the channels when it closes the files, the parent
- * hears of it afterwards), so nobody writes into a buffer whose writer is dead. An error of the other process's kernels is that process's alone.
+ * HOW. This process, which is the reader's, has a context on the other device, too, and its stream
+ * goes on there. So it is still the reader who waits, copies into memory that is its own and writes
+ * its own words: the other device's process takes no part, and when it dies this copy ends or not,
+ * as one that reads does. When this process dies its work on the other device ends with it, before
+ * its death is seen (the driver ends the channels when it closes the files, the parent hears of it
+ * afterwards), so nobody writes into a buffer whose writer is dead. An error of the other process's
+ * kernels is that process's alone.
  *
- * A STREAM IN TWO CONTEXTS is one stream. When it goes away, what comes there waits for a word that is written at home; when it comes back, home is behind an event of its place
- * there. (Out and back by events would do, but one between two devices costs 20 us, and a word written and waited for 5.) Only copies by engines, words, marks (which are a word, too) and waits can be
- * put in where it is away; for all else it comes home. Nothing is waited for that was not enqueued before, so what docs/ordering.md says of hazards holds.
+ * A STREAM IN TWO CONTEXTS is one stream. When it goes away, what comes there waits for a word that
+ * is written at home; when it comes back, home is behind an event of its place there. (Out and back
+ * by events would do, but one between two devices costs 20 us, and a word written and waited for
+ * 5.) Only copies by engines, words, marks (which are a word, too) and waits can be put in where it
+ * is away; for all else it comes home. Nothing is waited for that was not enqueued before, so what
+ * docs/ordering.md says of hazards holds.
  *
- * WORDS AT HOME. Waits and copies go where the stream is. Its words do not: they are written at home, behind an event of its place each time. For over there a stream that holds no copy is served by
- * the engine for kernels, and that takes turns of a millisecond or so between contexts: where it waits for words, 16 MiB both ways go at 32 GB/s, and all-reduces on two H200s fell from 328 to 144; where it waits for
- * events only, and writes the words, each is late by up to 25 us, now more, now less, and who waits for them along a chain loses the sum. Behind the copies in their own stream a word costs the engine 3.5 us.
- * So the other device is given copies and nothing else, and what follows in the stream may begin before a word is written that comes before it. That is all the same to who waits for the word; what it means for
- * who looks at it after a death says worker/begun.c.
+ * WORDS AT HOME. Waits and copies go where the stream is. Its words do not: they are written at
+ * home, behind an event of its place each time. For over there a stream that holds no copy is
+ * served by the engine for kernels, and that takes turns of a millisecond or so between contexts:
+ * where it waits for words, 16 MiB both ways go at 32 GB/s, and all-reduces on two H200s fell from
+ * 328 to 144; where it waits for events only, and writes the words, each is late by up to 25 us,
+ * now more, now less, and who waits for them along a chain loses the sum. Behind the copies in
+ * their own stream a word costs the engine 3.5 us. So the other device is given copies and nothing
+ * else, and what follows in the stream may begin before a word is written that comes before it.
+ * That is all the same to who waits for the word; what it means for who looks at it after a death
+ * says worker/begun.c.
  *
- * WHEN somebody says so (device_engines_open()): a context costs 524 MiB of the other device, and a thread some seconds. Where it cannot be had (no room, a compute
- * mode that is not DEFAULT, a device that is hidden), this device reads.
+ * WHEN somebody says so (device_engines_open()): a context costs 524 MiB of the other device, and a
+ * thread some seconds. Where it cannot be had (no room, a compute mode that is not DEFAULT, a
+ * device that is hidden), this device reads.
  *
- * WHAT IT MAY REACH. This device's chunks, to write, and its own as they are mapped here, to read; nobody else's.
+ * WHAT IT MAY REACH. This device's chunks, to write, and its own as they are mapped here, to read;
+ * nobody else's.
  */
 #include "device/cuda/cuda_int.h"
 
@@ -36,9 +50,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define ROOM_BYTES \
-    (UINT64_C(1) << 30) /* of the other device's memory that stays free, but not .. */
-#define ROOM_PART   8u  /* .. more than such a part of it */
+/* of the other device's memory that stays free, but not .. */
+#define ROOM_BYTES  (UINT64_C(1) << 30)
+#define ROOM_PART   8u /* .. more than such a part of it */
 #define LINKS_BYTES 4096u
 #define TURN_NS     20000 /* somebody who waits for the lock is awake by then */
 #define WAYS \
@@ -66,7 +80,7 @@ struct device_cuda_far {
     struct device_cuda_lane lanes[DEVICE_CUDA_FAR_LANES];
 };
 
-/* ------------------------------------------------------------------------------------------------ lanes */
+/* -------------------------------------------------------------------------------- lanes */
 
 plasmon_status_t device_cuda_lane_create(struct device_cuda *cuda, CUcontext in,
                                          uint32_t ordinal, int priority,
@@ -151,7 +165,10 @@ plasmon_status_t device_cuda_tail(struct device_cuda_stream *stream, CUstream *o
     return status;
 }
 
-/* All that it holds is over; an error is not. Where home is behind the other place that is not asked: it may be lost by now. */
+/*
+ * All that it holds is over; an error is not. Where home is behind the other place that is not
+ * asked: it may be lost by now.
+ */
 static bool is_idle(struct device_cuda_stream *stream)
 {
     return (!device_cuda_is_away(stream) || stream->at->home_behind ||
@@ -162,7 +179,8 @@ static bool is_idle(struct device_cuda_stream *stream)
 }
 
 /*
- * The word that its order goes by: one of a page, for good, since somebody may still wait for what it says. false: there is none left, or no page yet.
+ * The word that its order goes by: one of a page, for good, since somebody may still wait for what
+ * it says. false: there is none left, or no page yet.
  */
 static bool way_take(struct device_cuda_stream *stream)
 {
@@ -275,7 +293,7 @@ plasmon_status_t device_cuda_far_join(struct device_cuda_stream *stream,
     return status == PLASMON_OK ? device_cuda_go_behind(stream, on, there) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ opening */
+/* ------------------------------------------------------------------------------ opening */
 
 /* There is one page, whoever opens first. */
 static plasmon_status_t links_make(struct device_cuda *cuda)
@@ -358,7 +376,10 @@ void device_cuda_far_open_map(struct device_cuda *cuda, const struct device_cuda
     }
 }
 
-/* In another mode than DEFAULT its own worker must have it alone, also one that is about to follow a dead one. */
+/*
+ * In another mode than DEFAULT its own worker must have it alone, also one that is about to follow
+ * a dead one.
+ */
 static plasmon_status_t may_enter(const struct device_cuda_far *far)
 {
     int mode = CU_COMPUTEMODE_PROHIBITED;
@@ -402,7 +423,10 @@ static struct device_cuda_map *map_closed_locked(const struct device_cuda_far *f
     return NULL;
 }
 
-/* A call of the driver each: the worker's main thread, which may map one meanwhile, waits for one of them and not for hundreds. */
+/*
+ * A call of the driver each: the worker's main thread, which may map one meanwhile, waits for one
+ * of them and not for hundreds.
+ */
 static plasmon_status_t maps_open(struct device_cuda_far *far)
 {
     const struct timespec turn = {.tv_nsec = TURN_NS};
@@ -497,7 +521,7 @@ static void *far_run(void *user)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ sources */
+/* ------------------------------------------------------------------------------ sources */
 
 static struct device_cuda_far *far_find(struct device_cuda *cuda, uint32_t ordinal)
 {
@@ -644,7 +668,10 @@ void device_cuda_far_leave(struct device_cuda_stream *stream)
     pl_mutex_unlock(&cuda->lock);
 }
 
-/* What the stream holds where it is, or who joined it, waits for a word that is not there yet; or something that it holds in this lane is not over. */
+/*
+ * What the stream holds where it is, or who joined it, waits for a word that is not there yet; or
+ * something that it holds in this lane is not over.
+ */
 static bool is_owed(const struct device_cuda_stream *stream,
                     const struct device_cuda_lane *lane)
 {
@@ -679,7 +706,7 @@ CUresult device_cuda_far_query_locked(struct device_cuda *cuda)
     return CUDA_SUCCESS;
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t device_cuda_far_init(struct device_cuda *cuda)
 {

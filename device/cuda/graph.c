@@ -1,18 +1,22 @@
 /*
- * Recorded work on a GPU: stream capture. Branches are streams of their own that never run anything; begin starts a capture on the
- * first and forks the others from it, end joins them again, and what was captured is a CUDA graph with the real dependences.
+ * Recorded work on a GPU: stream capture. Branches are streams of their own that never run
+ * anything; begin starts a capture on the first and forks the others from it, end joins them again,
+ * and what was captured is a CUDA graph with the real dependences.
  *
- * cuBLAS and our kernels are captured by the very calls that would run them. A branch's cuBLAS workspace (blas.c) belongs to the branch,
- * so graphs that run at the same time do not share one.
+ * cuBLAS and our kernels are captured by the very calls that would run them. A branch's cuBLAS
+ * workspace (blas.c) belongs to the branch, so graphs that run at the same time do not share one.
  *
- * RELAXED MODE: other threads map memory and load modules meanwhile, which a stricter capture would forbid or be spoiled by.
+ * RELAXED MODE: other threads map memory and load modules meanwhile, which a stricter capture would
+ * forbid or be spoiled by.
  *
- * TAGS. A launch writes its tag where the recording was told, if anything in it asks (device_stream_tag), by one more call in its stream. Launches
- * of one exec do not overlap, and those of a graph's other execs do not either, so nobody reads another one's tag.
+ * TAGS. A launch writes its tag where the recording was told, if anything in it asks
+ * (device_stream_tag), by one more call in its stream. Launches of one exec do not overlap, and
+ * those of a graph's other execs do not either, so nobody reads another one's tag.
  *
- * AN EXEC IS UPDATED IN PLACE when the new graph has the nodes and edges of the old one, which it has when only addresses and scalars differ;
- * launches under way keep what they were launched with. Otherwise another one is instantiated. Where only some calls differ, items.c changes
- * just those, without a capture.
+ * AN EXEC IS UPDATED IN PLACE when the new graph has the nodes and edges of the old one, which it
+ * has when only addresses and scalars differ; launches under way keep what they were launched with.
+ * Otherwise another one is instantiated. Where only some calls differ, items.c changes just those,
+ * without a capture.
  */
 #include "device/cuda/cuda_int.h"
 
@@ -24,7 +28,7 @@ static CUstream branch_stream(const struct device_graph *graph, uint32_t branch)
     return device_cuda_stream_of(graph->branches[branch])->home.stream;
 }
 
-/* ------------------------------------------------------------------------------------------------ graphs */
+/* ------------------------------------------------------------------------------- graphs */
 
 plasmon_status_t device_cuda_graph_create(struct device *device, uint32_t branches,
                                           struct device_graph **out_graph,
@@ -92,8 +96,9 @@ static plasmon_status_t follow(struct device_cuda *cuda, struct device_stream *s
 }
 
 /*
- * End a capture that is of no use. Branches are joined first, so that none of them stays in it; a capture that was invalidated refuses
- * that, and its end says so: both are known, and no event for the log.
+ * End a capture that is of no use. Branches are joined first, so that none of them stays in it; a
+ * capture that was invalidated refuses that, and its end says so: both are known, and no event for
+ * the log.
  */
 void device_cuda_graph_abandon(struct device_graph *graph)
 {
@@ -185,7 +190,7 @@ plasmon_status_t device_cuda_graph_after(struct device_graph *base, uint32_t bra
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ execs */
+/* -------------------------------------------------------------------------------- execs */
 
 static plasmon_status_t instantiate(struct device_cuda *cuda, CUgraph captured,
                                     CUgraphExec *out_exec)
@@ -225,8 +230,9 @@ static void exec_take_items(struct device_cuda_exec *exec, struct device_cuda_gr
 }
 
 /*
- * The captured graph is the exec's, or gone, when this is done. An exec that was updated keeps its nodes' old names, and which of them took
- * over which new node is the driver's business: so it is not changed in parts any more.
+ * The captured graph is the exec's, or gone, when this is done. An exec that was updated keeps its
+ * nodes' old names, and which of them took over which new node is the driver's business: so it is
+ * not changed in parts any more.
  */
 static plasmon_status_t exec_take(struct device_cuda *cuda, struct device_cuda_graph *graph,
                                   CUgraph captured, struct device_exec **io_exec)

@@ -1,19 +1,25 @@
 /*
- * Changing recorded work in parts: which nodes of a CUDA graph each item of a recording became, and new parameters for those of some.
+ * Changing recorded work in parts: which nodes of a CUDA graph each item of a recording became, and
+ * new parameters for those of some.
  *
- * A launch that goes through device_launch() is one kernel node, the last one of its branch when it has been captured; so the driver is
- * asked for that node after each, which costs a recording some tenths of a microsecond a launch. What items do beside that - copies, fills,
- * cuBLAS, cooperative launches - makes nodes that we do not see: an item that made more nodes than we know of is not changed alone.
+ * A launch that goes through device_launch() is one kernel node, the last one of its branch when it
+ * has been captured; so the driver is asked for that node after each, which costs a recording some
+ * tenths of a microsecond a launch. What items do beside that - copies, fills, cuBLAS, cooperative
+ * launches - makes nodes that we do not see: an item that made more nodes than we know of is not
+ * changed alone.
  *
- * A CHANGE runs the item's calls once more, on branches that capture, and its launches become cuGraphExecKernelNodeSetParams() in place of
- * being captured. Whatever else the calls do is captured, not run, and thrown away: when the capture is not empty at the end, or the
- * launches were not as many as before, the change has failed. So nothing of it ever runs by mistake.
+ * A CHANGE runs the item's calls once more, on branches that capture, and its launches become
+ * cuGraphExecKernelNodeSetParams() in place of being captured. Whatever else the calls do is
+ * captured, not run, and thrown away: when the capture is not empty at the end, or the launches
+ * were not as many as before, the change has failed. So nothing of it ever runs by mistake.
  *
  * The driver takes the new parameters for later launches of the exec; those under way keep theirs.
  *
- * EARLY STARTS (DEVICE_EARLY_MARK). A launch that waits by itself for what is before it, and is captured right behind another such launch in its branch, is joined
- * to that by an edge that lets it begin early (programmatic). Every other edge is a full one: to and from copies, fills, libraries, words, and between branches. A node
- * with such an edge must never get a kernel that does not wait: so a change that would do that fails, and the whole is recorded again.
+ * EARLY STARTS (DEVICE_EARLY_MARK). A launch that waits by itself for what is before it, and is
+ * captured right behind another such launch in its branch, is joined to that by an edge that lets
+ * it begin early (programmatic). Every other edge is a full one: to and from copies, fills,
+ * libraries, words, and between branches. A node with such an edge must never get a kernel that
+ * does not wait: so a change that would do that fails, and the whole is recorded again.
  */
 #include "device/cuda/cuda_int.h"
 
@@ -74,7 +80,7 @@ static plasmon_status_t nodes_count(struct device_cuda_graph *graph, size_t *out
                : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ recording */
+/* ---------------------------------------------------------------------------- recording */
 
 static struct device_cuda_item *item_at(struct device_cuda_items *items, uint32_t number)
 {
@@ -171,7 +177,7 @@ static plasmon_status_t launch_record(struct device_cuda_stream *stream,
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------ changing */
+/* ----------------------------------------------------------------------------- changing */
 
 plasmon_status_t device_cuda_graph_change_begin(struct device_graph *base,
                                                 struct device_exec *exec,
@@ -272,7 +278,7 @@ plasmon_status_t device_cuda_graph_change_end(struct device_graph *base)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ both */
+/* --------------------------------------------------------------------------------- both */
 
 plasmon_status_t device_cuda_graph_item(struct device_graph *base, uint32_t item)
 {

@@ -1,12 +1,14 @@
 /*
  * Memory of a CUDA device, by the virtual memory calls.
  *
- * A chunk is one cuMemCreate, exported at once as a descriptor; the handle is released again, so the descriptor alone
- * keeps the memory alive (measured: also after the maker was killed). Mapping always imports a descriptor, whoever made
- * the chunk, and drops the handle as soon as the mapping holds the memory.
+ * A chunk is one cuMemCreate, exported at once as a descriptor; the handle is released again, so
+ * the descriptor alone keeps the memory alive (measured: also after the maker was killed). Mapping
+ * always imports a descriptor, whoever made the chunk, and drops the handle as soon as the mapping
+ * holds the memory.
  *
- * What is mapped is accessible to THIS device, read-only if asked for, and to those whose engines copy for it (far.c); where the memory lies is in the handle. That also
- * works for a device that CUDA_VISIBLE_DEVICES hides, so an ordinal that is not visible here is not taken for an error
+ * What is mapped is accessible to THIS device, read-only if asked for, and to those whose engines
+ * copy for it (far.c); where the memory lies is in the handle. That also works for a device that
+ * CUDA_VISIBLE_DEVICES hides, so an ordinal that is not visible here is not taken for an error
  * before the driver said so.
  *
  * None of these calls waits for a stream (measured), but cuMemHostUnregister does.
@@ -191,12 +193,13 @@ bool device_cuda_can_peer(struct device *device, uint32_t peer_ordinal)
     return can != 0;
 }
 
-/* ------------------------------------------------------------------------------------------------ host memory */
+/* -------------------------------------------------------------------------- host memory */
 
 /*
- * Memory that is mapped read-only here (another device's timeline) can only be registered as such; whether it is so
- * shows when the ordinary way is refused. Portable memory is registered for every device of the process at once, so a
- * second device finds it registered already: it then only looks up the address, and the first one must outlive it.
+ * Memory that is mapped read-only here (another device's timeline) can only be registered as such;
+ * whether it is so shows when the ordinary way is refused. Portable memory is registered for every
+ * device of the process at once, so a second device finds it registered already: it then only looks
+ * up the address, and the first one must outlive it.
  */
 static CUresult host_register(void *ptr, uint64_t bytes, bool *out_owned)
 {
@@ -219,8 +222,10 @@ static CUresult host_register(void *ptr, uint64_t bytes, bool *out_owned)
 }
 
 /*
- * PIECES. While memory is being registered, every call of other threads that gives the device something to do waits: on an H200 for 95 ms a GiB whose pages are there, and half a
- * second a GiB whose pages are still to be made. So pages are made first, which concerns nobody else, and registered a piece at a time (device.c).
+ * PIECES. While memory is being registered, every call of other threads that gives the device
+ * something to do waits: on an H200 for 95 ms a GiB whose pages are there, and half a second a GiB
+ * whose pages are still to be made. So pages are made first, which concerns nobody else, and
+ * registered a piece at a time (device.c).
  */
 /* Whatever cannot be said is logged. */
 static void pieces_unregister(struct device_cuda *cuda,

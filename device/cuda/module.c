@@ -1,8 +1,9 @@
 /*
  * GPU code: fatbins, cubins and PTX, and launches of what is in them.
  *
- * With CUDA_MODULE_LOADING=EAGER (driver.c) loading a module loads all its functions, so no first launch blocks. Loading
- * and unloading do block while a stream waits: never on the thread that enqueues.
+ * With CUDA_MODULE_LOADING=EAGER (driver.c) loading a module loads all its functions, so no first
+ * launch blocks. Loading and unloading do block while a stream waits: never on the thread that
+ * enqueues.
  */
 #include "device/cuda/cuda_int.h"
 
@@ -10,10 +11,10 @@
 
 #include <string.h>
 
-#define SHARED_BYTES_DEFAULT_MAX \
-    49152u /* more dynamic shared memory must be asked for, by function */
-#define FATBIN_MAGIC 0xba55ed50u
-#define ELF_MAGIC    0x464c457fu /* "\x7f" "ELF", little endian */
+/* more dynamic shared memory must be asked for, by function */
+#define SHARED_BYTES_DEFAULT_MAX 49152u
+#define FATBIN_MAGIC             0xba55ed50u
+#define ELF_MAGIC                0x464c457fu /* "\x7f" "ELF", little endian */
 
 struct cuda_module {
     struct device_module base;
@@ -215,8 +216,8 @@ static plasmon_status_t launch_attribute(struct device_cuda *cuda, CUfunction fu
 }
 
 /*
- * Can it take another function's place in a graph, whatever that was? Not if it must be launched with attributes of its own; and its first launch should not
- * make the driver look for memory.
+ * Can it take another function's place in a graph, whatever that was? Not if it must be launched
+ * with attributes of its own; and its first launch should not make the driver look for memory.
  */
 static plasmon_status_t limits_soon(struct device_cuda *cuda, CUfunction function,
                                     struct device_function_limits *out)

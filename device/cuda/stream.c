@@ -1,14 +1,16 @@
 /*
- * Streams of a CUDA device, and what is put into them. Every call enqueues and returns; only sync and destroy wait.
+ * Streams of a CUDA device, and what is put into them. Every call enqueues and returns; only sync
+ * and destroy wait.
  *
  * Streams are non-blocking ones: they have nothing to do with the default stream, which libraries may use.
  *
- * JOIN takes an event of the waiting stream, records it in the other one, and waits for it. A wait refers to the record
- * at the time of the call, so the same event serves the next join at once; and as calls on one stream do not overlap,
- * nobody else uses it in between. Of two that are in different contexts at the moment: far.c.
+ * JOIN takes an event of the waiting stream, records it in the other one, and waits for it. A wait
+ * refers to the record at the time of the call, so the same event serves the next join at once; and
+ * as calls on one stream do not overlap, nobody else uses it in between. Of two that are in
+ * different contexts at the moment: far.c.
  *
- * WAIT compares modulo 2^64, as a signed difference: *word may be at most 2^63 - 1 ahead or behind. Timelines count
- * launches, so they never come near.
+ * WAIT compares modulo 2^64, as a signed difference: *word may be at most 2^63 - 1 ahead or behind.
+ * Timelines count launches, so they never come near.
  */
 #include "device/cuda/cuda_int.h"
 
@@ -24,7 +26,10 @@ struct cuda_event {
     struct device_event base;
     CUevent event;
     bool recorded; /* calls on one event do not overlap */
-    /* The last record was in a stream that was away (far.c): this word says when it is reached, and not the event. NULL: not so. */
+    /*
+     * The last record was in a stream that was away (far.c): this word says when it is reached, and
+     * not the event. NULL: not so.
+     */
     const uint64_t *way;
     CUdeviceptr way_at;
     uint64_t way_value;
@@ -41,7 +46,7 @@ static struct device_cuda *cuda_of(struct device_cuda_stream *stream)
     return device_cuda_of(stream->base.device);
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 plasmon_status_t device_cuda_stream_create(struct device *device, unsigned flags,
                                            struct device_stream **out_stream)
@@ -135,7 +140,7 @@ plasmon_status_t device_cuda_stream_sync(struct device_stream *base, struct pl_e
                                 : pl_err_set(err, status, "%s", device_cuda_last_error());
 }
 
-/* ------------------------------------------------------------------------------------------------ bytes */
+/* -------------------------------------------------------------------------------- bytes */
 
 plasmon_status_t device_cuda_copy(struct device_stream *base, enum device_copy_kind kind,
                                   uint64_t dst, uint64_t src, uint64_t bytes)
@@ -173,7 +178,7 @@ plasmon_status_t device_cuda_fill8(struct device_stream *base, struct device_ptr
                                                  device_cuda_stream_on(stream)));
 }
 
-/* ------------------------------------------------------------------------------------------------ order */
+/* -------------------------------------------------------------------------------- order */
 
 plasmon_status_t device_cuda_signal(struct device_stream *base, uint64_t *word,
                                     uint64_t value)
@@ -343,7 +348,7 @@ plasmon_status_t device_cuda_join(struct device_stream *base, struct device_stre
     return status == PLASMON_OK ? device_cuda_go_behind(stream, on, behind) : status;
 }
 
-/* ------------------------------------------------------------------------------------------------ events */
+/* ------------------------------------------------------------------------------- events */
 
 plasmon_status_t device_cuda_event_create(struct device *device, bool timed,
                                           struct device_event **out_event)

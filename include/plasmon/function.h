@@ -1,23 +1,26 @@
 /*
  * Plasmon functions in a shared object: what plasmon_function_library() calls.
  *
- * The library lies in the workers' library folder (plasmon-store --library-dir) and exports, for each function, an entry point
+ * The library lies in the workers' library folder (plasmon-store --library-dir) and exports, for
+ * each function, an entry point
  *
  *     int SYMBOL(const struct plasmon_function_call *call);
  *
- * and, if it has something to set up, SYMBOL_prepare with the same type. Both answer 0, or a number of their own and a text in
- * call->error, which fails the task.
+ * and, if it has something to set up, SYMBOL_prepare with the same type. Both answer 0, or a number
+ * of their own and a text in call->error, which fails the task.
  *
- * PREPARE is called once, when the library is loaded and before the first call, with no arguments; nothing runs on the device
- * then. Whatever may wait for the device belongs there: making a cuBLAS or cuSOLVER handle, the first call of such a library,
- * cudaMalloc, loading modules.
+ * PREPARE is called once, when the library is loaded and before the first call, with no arguments;
+ * nothing runs on the device then. Whatever may wait for the device belongs there: making a cuBLAS
+ * or cuSOLVER handle, the first call of such a library, cudaMalloc, loading modules.
  *
- * THE ENTRY POINT on a GPU runs on the thread that enqueues: it puts work into call->stream and returns, without waiting for it,
- * and without calling anything that waits for streams (cudaFree, cudaStreamSynchronize, a first launch of a kernel of the
- * runtime: launch it in PREPARE). The device's primary context is current. On a CPU device it runs on a stream's thread and does
- * all of its work before it returns.
+ * THE ENTRY POINT on a GPU runs on the thread that enqueues: it puts work into call->stream and
+ * returns, without waiting for it, and without calling anything that waits for streams (cudaFree,
+ * cudaStreamSynchronize, a first launch of a kernel of the runtime: launch it in PREPARE). The
+ * device's primary context is current. On a CPU device it runs on a stream's thread and does all of
+ * its work before it returns.
  *
- * It is stateless, writes only what its signature calls out, inout, reduce or scratch, and may be called from several threads.
+ * It is stateless, writes only what its signature calls out, inout, reduce or scratch, and may be
+ * called from several threads.
  */
 #ifndef PLASMON_FUNCTION_H
 #define PLASMON_FUNCTION_H
@@ -30,14 +33,20 @@ extern "C" {
 
 #define PLASMON_FUNCTION_ABI 1
 
-/** The launch shape of the call; all 0: the caller left it open. Source functions in C see it as *plasmon_shape. */
+/*
+ * * The launch shape of the call; all 0: the caller left it open. Source functions in C see it as
+ * *plasmon_shape.
+ */
 struct plasmon_launch_shape {
     uint32_t grid[3];
     uint32_t block[3];
     uint32_t shared_bytes;
 };
 
-/** One tensor: element (i0, i1, ..) is at data + sum(i * stride) * bytes of dtype. data is an address on the device. */
+/*
+ * * One tensor: element (i0, i1, ..) is at data + sum(i * stride) * bytes of dtype. data is an
+ * address on the device.
+ */
 struct plasmon_function_arg {
     plasmon_mode_t mode;
     plasmon_dtype_t dtype;

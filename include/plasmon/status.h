@@ -1,6 +1,6 @@
 /*
- * What a call can answer. One list: the enum, the names and the texts grow from it. Numbers are frozen: they cross
- * the wire and are compiled into programs.
+ * What a call can answer. One list: the enum, the names and the texts grow from it. Numbers are
+ * frozen: they cross the wire and are compiled into programs.
  */
 #ifndef PLASMON_STATUS_H
 #define PLASMON_STATUS_H

@@ -1,6 +1,6 @@
 /*
- * Sizes and offsets of what programs pass by pointer, on 64-bit Linux. Fields may be added at the end of a struct that begins with
- * its size: then the size here grows, and nothing else may change.
+ * Sizes and offsets of what programs pass by pointer, on 64-bit Linux. Fields may be added at the
+ * end of a struct that begins with its size: then the size here grows, and nothing else may change.
  */
 #include "plasmon/plasmon.h"
 #include "tests/harness/test.h"

@@ -1,7 +1,8 @@
-# A Slurm of two nodes, n1 and n2, on this machine, of Debian's packages, all state in one folder: source it, then slurm_start DIR CPUS PATH ..
-# Needs root (slurmd, namespaces). Each node has its processes and its /tmp to itself, so Plasmon takes them for two machines; of the real /tmp
-# it has DIR and what of the PATHs lies there. A node's /tmp is DIR/tmp.NODE. Nothing outside the folder is touched, and slurm_stop ends
-# what slurm_start started, by pid.
+# A Slurm of two nodes, n1 and n2, on this machine, of Debian's packages, all state in one folder:
+# source it, then slurm_start DIR CPUS PATH .. Needs root (slurmd, namespaces). Each node has its
+# processes and its /tmp to itself, so Plasmon takes them for two machines; of the real /tmp it has
+# DIR and what of the PATHs lies there. A node's /tmp is DIR/tmp.NODE. Nothing outside the folder is
+# touched, and slurm_stop ends what slurm_start started, by pid.
 
 slurm_pids=() slurm_nodes=()
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# deploy/slurm/plasmon.sbatch on a real Slurm of two nodes: two jobs share a node and do not meet; a job on both nodes, whose program is itself
-# an srun; jobs that are cancelled, one of them on both nodes. None leaves anything.
+# deploy/slurm/plasmon.sbatch on a real Slurm of two nodes: two jobs share a node and do not meet; a
+# job on both nodes, whose program is itself an srun; jobs that are cancelled, one of them on both
+# nodes. None leaves anything.
 #   test_slurm.sh PLASMON_HOME     (an installed tree)
 set -u
 home=${1:?usage: test_slurm.sh PLASMON_HOME}
@@ -21,7 +22,8 @@ fail() { echo "FAIL: $*"; tail -n 30 "$dir"/*.job 2>/dev/null; exit 1; }
 slurm_start "$dir" 4 "$top" "$home" || fail "no Slurm"
 export PLASMON_HOME=$home PLASMON_CPU_DEVICES=2
 
-# What a job says of its cluster, then an example's own check. program NAME GATE: says that it runs, and waits for the gate.
+# What a job says of its cluster, then an example's own check. program NAME GATE: says that it runs,
+# and waits for the gate.
 cat > "$dir/program" <<'PROGRAM'
 #!/bin/bash
 set -e

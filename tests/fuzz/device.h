@@ -1,4 +1,7 @@
-/* What a worker serves its clients from: a table of buffers and the memory of a CPU device, in which they lie one behind the other. */
+/*
+ * What a worker serves its clients from: a table of buffers and the memory of a CPU device, in
+ * which they lie one behind the other.
+ */
 #ifndef TESTS_FUZZ_DEVICE_H
 #define TESTS_FUZZ_DEVICE_H
 

@@ -1,9 +1,12 @@
 /*
- * The bulk channel. The first byte says who hears the rest: a worker, of what may be another worker or a program of another host, or a program,
- * of what may be a worker. The rest is what comes over the connection, which then ends. What it must have to get anywhere and could not
- * know - the version, the worker's secret, a ticket of the head - is put into it where the first byte's upper bits say so.
+ * The bulk channel. The first byte says who hears the rest: a worker, of what may be another worker
+ * or a program of another host, or a program, of what may be a worker. The rest is what comes over
+ * the connection, which then ends. What it must have to get anywhere and could not know - the
+ * version, the worker's secret, a ticket of the head - is put into it where the first byte's upper
+ * bits say so.
  *
- * Nobody takes chunks out of the ring here, so numbers of chunks that would have to wait for that are made small.
+ * Nobody takes chunks out of the ring here, so numbers of chunks that would have to wait for that
+ * are made small.
  */
 #include <fcntl.h>
 #include <stddef.h>
@@ -43,7 +46,7 @@ static struct fuzz_device device;
 static struct worker_bulk_clients clients;
 static uint8_t input[INPUT_MAX];
 
-/* ------------------------------------------------------------------------------------------ a worker */
+/* ----------------------------------------------------------------------------- a worker */
 
 /* A CPU device, whose memory clients reach where it lies. */
 static void device_begin(void)
@@ -81,7 +84,7 @@ static void begin(void)
     PL_CHECK(bulk_place_create(&bulk.board) == PLASMON_OK);
 }
 
-/* ------------------------------------------------------------------------------------------ what cannot be guessed */
+/* --------------------------------------------------------------- what cannot be guessed */
 
 static void field_set(size_t size, size_t at, const void *field, size_t bytes)
 {
@@ -131,7 +134,7 @@ static void tickets_set(size_t size)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ connections */
+/* -------------------------------------------------------------------------- connections */
 
 /* One end has the input in it and is closed for more; the other is *out_fd. Returns the first. */
 static int connection(size_t size, int *out_fd)

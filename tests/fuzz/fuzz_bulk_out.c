@@ -1,12 +1,15 @@
 /*
  * The other half of the bulk channel: who sends, and who passes on. The first byte says which.
  *
- * A sender has chunks to send and hears answers of what may be a worker. The input is a program of the far side: [how][number: 8 bytes] ..; it reads so
- * many frames (which must be right), then says the right answer, a sign of life, any number, or a part of one. What counts as answered is what was
- * answered rightly, in order, before the first thing that was wrong.
+ * A sender has chunks to send and hears answers of what may be a worker. The input is a program of
+ * the far side: [how][number: 8 bytes] ..; it reads so many frames (which must be right), then says
+ * the right answer, a sign of life, any number, or a part of one. What counts as answered is what
+ * was answered rightly, in order, before the first thing that was wrong.
  *
- * A relay has a connection to who said hello for another worker, and one to what may be that worker, whose welcome it must get. The input is what each side says:
- * [bytes of the first side: 2 bytes] those, and the rest. What comes out at one end is what went in at the other, to the end of what is short.
+ * A relay has a connection to who said hello for another worker, and one to what may be that
+ * worker, whose welcome it must get. The input is what each side says: [bytes of the first side: 2
+ * bytes] those, and the rest. What comes out at one end is what went in at the other, to the end of
+ * what is short.
  */
 #include <fcntl.h>
 #include <stddef.h>
@@ -63,7 +66,7 @@ static bool read_all(int fd, void *out, size_t bytes)
     return bytes == 0 || recv(fd, out, bytes, MSG_WAITALL) == (ssize_t)bytes;
 }
 
-/* ------------------------------------------------------------------------------------------ a sender */
+/* ----------------------------------------------------------------------------- a sender */
 
 struct far {
     const uint8_t *program;
@@ -83,7 +86,10 @@ static uint32_t item_bytes(uint32_t i)
     return i * 137 % ITEM_BYTES; /* the first has none */
 }
 
-/* All chunks are sent without an answer; so frames up to the last one come, unless the sender has hung up because something was wrong. */
+/*
+ * All chunks are sent without an answer; so frames up to the last one come, unless the sender has
+ * hung up because something was wrong.
+ */
 static void frames_read(struct far *far, uint32_t count)
 {
     static uint8_t bytes[ITEM_BYTES];
@@ -106,7 +112,10 @@ static void frames_read(struct far *far, uint32_t count)
     }
 }
 
-/* An answer that the sender hears. Right: the number of the oldest chunk that it has sent and not heard of. */
+/*
+ * An answer that the sender hears. Right: the number of the oldest chunk that it has sent and not
+ * heard of.
+ */
 static void answered(struct far *far, uint64_t number)
 {
     if (far->wrong || number == BULK_ALIVE || number == BULK_WAITING) {
@@ -212,7 +221,7 @@ static void sender(const uint8_t *data, size_t size)
     (void)close(far.fd);
 }
 
-/* ------------------------------------------------------------------------------------------ a relay */
+/* ------------------------------------------------------------------------------ a relay */
 
 /* What has come: the beginning of what was said. */
 static void expect_beginning(int fd, const uint8_t *said, size_t bytes)

@@ -1,7 +1,9 @@
 /*
- * Files of compiled code that somebody else wrote, cut or changed. The input is [what to do: 1 byte][bytes of the file]; the upper bits of the first byte say what of the
- * file is put right, since nothing gets past a hash by chance: its lengths, its hash, the hash under another name. What is taken must be ours, of that
- * name and whole; what is not taken is gone, so that nobody looks at it twice.
+ * Files of compiled code that somebody else wrote, cut or changed. The input is [what to do: 1
+ * byte][bytes of the file]; the upper bits of the first byte say what of the file is put right,
+ * since nothing gets past a hash by chance: its lengths, its hash, the hash under another name.
+ * What is taken must be ours, of that name and whole; what is not taken is gone, so that nobody
+ * looks at it twice.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,9 +1,11 @@
 /*
- * What is read in texts that are compiled. The input is [0 or 1][text]. 0: PTX, whose kernels are made to wait before all else when they may begin early; 1: options, C and CUDA text, which
- * are kept compiled only if all that they read is known; and an image, whose functions are counted.
+ * What is read in texts that are compiled. The input is [0 or 1][text]. 0: PTX, whose kernels are
+ * made to wait before all else when they may begin early; 1: options, C and CUDA text, which are
+ * kept compiled only if all that they read is known; and an image, whose functions are counted.
  *
- * Of edited PTX an independent reader of its words is asked, one that knows comments and texts: what was there still is, in its order, and each kernel with
- * a body waits first. One that does not, and is marked as one that does, would read what the kernel before it has not written yet.
+ * Of edited PTX an independent reader of its words is asked, one that knows comments and texts:
+ * what was there still is, in its order, and each kernel with a body waits first. One that does
+ * not, and is marked as one that does, would read what the kernel before it has not written yet.
  */
 #include <ctype.h>
 #include <string.h>
@@ -13,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* ------------------------------------------------------------------------------------------------ words of PTX */
+/* ------------------------------------------------------------------------- words of PTX */
 
 /* Behind spaces, comments; texts are one word each, braces and semicolons too. false: there is no more. */
 static bool word_next(const char **io_at, const char **out, size_t *out_length)
@@ -56,7 +58,10 @@ static bool word_is(const char *word, size_t length, const char *text)
     return length == strlen(text) && strncmp(word, text, length) == 0;
 }
 
-/* What is put behind the brace of a kernel: all before the first '}' that closes it, whatever that is today. */
+/*
+ * What is put behind the brace of a kernel: all before the first '}' that closes it, whatever that
+ * is today.
+ */
 static bool waits_here(const char *at)
 {
     static const char *const words[] = {"griddepcontrol.wait", ";"};
@@ -121,7 +126,7 @@ static void ptx(const char *text)
     pl_free(edited);
 }
 
-/* ------------------------------------------------------------------------------------------------ C, CUDA, options */
+/* --------------------------------------------------------------------- C, CUDA, options */
 
 static bool contains(const char *text, const char *what)
 {

@@ -1,7 +1,8 @@
 /*
- * What workers of a dead store hand back: any messages from any of them, with descriptors of memory that is too small, too large or none at all.
- * The input is a sequence of [which descriptor: 1 byte][from: 1 byte][struct store_control]. A host is built, or refused with a
- * reason, and no descriptor is left over.
+ * What workers of a dead store hand back: any messages from any of them, with descriptors of memory
+ * that is too small, too large or none at all. The input is a sequence of [which descriptor: 1
+ * byte][from: 1 byte][struct store_control]. A host is built, or refused with a reason, and no
+ * descriptor is left over.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,7 +1,9 @@
 /*
- * Certificates of peers, as a head reads from them who is there. The first byte says what the rest is: 0 a certificate in DER, 1 a text in PEM, 2 the names of a
- * certificate that is otherwise right: [kind: 1 byte][length: 1 byte][bytes] ... Whatever is in there: what is told is whole text, no role comes from
- * a name that is not exactly that role's, and who has any name of a namespace is confined to one.
+ * Certificates of peers, as a head reads from them who is there. The first byte says what the rest
+ * is: 0 a certificate in DER, 1 a text in PEM, 2 the names of a certificate that is otherwise
+ * right: [kind: 1 byte][length: 1 byte][bytes] ... Whatever is in there: what is told is whole
+ * text, no role comes from a name that is not exactly that role's, and who has any name of a
+ * namespace is confined to one.
  */
 #include <openssl/x509v3.h>
 #include <stdio.h>

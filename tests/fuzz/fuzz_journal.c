@@ -1,6 +1,7 @@
 /*
- * What a head finds in its journal. The first byte says what the rest is: bytes as they are, the records of a batch or the inside of a
- * checkpoint, which get a right head and check sum. It is read, or refused with a reason, and nothing outside of it is looked at.
+ * What a head finds in its journal. The first byte says what the rest is: bytes as they are, the
+ * records of a batch or the inside of a checkpoint, which get a right head and check sum. It is
+ * read, or refused with a reason, and nothing outside of it is looked at.
  */
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /*
- * The mailboxes of a client's lane (store/lane.h), which the client writes as it likes, as a worker reads them. The input is words (words.h) for the page of
- * mailboxes: half of them before the worker looks, half while copies are under way. Whatever is there: the device copies into what was
+ * The mailboxes of a client's lane (store/lane.h), which the client writes as it likes, as a worker
+ * reads them. The input is words (words.h) for the page of mailboxes: half of them before the
+ * worker looks, half while copies are under way. Whatever is there: the device copies into what was
  * opened for a client, out of what is sealed, and nowhere else.
  */
 #include <stddef.h>
@@ -64,9 +65,12 @@ static void memory_fill(void)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ the client */
+/* --------------------------------------------------------------------------- the client */
 
-/* One word of the mailboxes. Bit 31 of `which`: a request that would be right, changed by that word, is asked. */
+/*
+ * One word of the mailboxes. Bit 31 of `which`: a request that would be right, changed by that
+ * word, is asked.
+ */
 static void write_word(const struct fuzz_word *word)
 {
     struct store_lane_slot *mailbox =
@@ -97,7 +101,7 @@ static void write_words(const uint8_t **io_data, size_t *io_size, size_t count)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ what must be */
+/* ------------------------------------------------------------------------- what must be */
 
 static void streams_sync(void)
 {
@@ -114,7 +118,10 @@ static void expect_all(const uint8_t *bytes, size_t count, uint8_t right)
     }
 }
 
-/* A get may have put an opened buffer's bytes nowhere, since it is not sealed; a sealed one's anywhere in a slot. */
+/*
+ * A get may have put an opened buffer's bytes nowhere, since it is not sealed; a sealed one's
+ * anywhere in a slot.
+ */
 static void expect_memory(void)
 {
     expect_all(memory, BUFFER_BYTES, NOBODYS);

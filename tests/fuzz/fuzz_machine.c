@@ -1,7 +1,9 @@
 /*
- * A whole head, without its sockets, and what any peer may tell it: frames of a client, a worker and a store, in any order, after a beginning in
- * which all three are welcome. The input is a sequence of [who: 1 byte][length: 2 bytes, little-endian][body of a frame]; the header that
- * makes it that peer's is put before it. Whatever comes, the head refuses it or takes it, and no check of its own fails.
+ * A whole head, without its sockets, and what any peer may tell it: frames of a client, a worker
+ * and a store, in any order, after a beginning in which all three are welcome. The input is a
+ * sequence of [who: 1 byte][length: 2 bytes, little-endian][body of a frame]; the header that makes
+ * it that peer's is put before it. Whatever comes, the head refuses it or takes it, and no check of
+ * its own fails.
  */
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /*
- * Whatever a peer of the listener for metrics sends, in whatever pieces: one answer, which stays the same; nothing beyond what has come is read; and what is
- * taken for a request begins and ends as one.
+ * Whatever a peer of the listener for metrics sends, in whatever pieces: one answer, which stays
+ * the same; nothing beyond what has come is read; and what is taken for a request begins and ends
+ * as one.
  */
 #include <string.h>
 

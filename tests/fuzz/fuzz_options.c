@@ -1,4 +1,7 @@
-/* Texts that an operator or a program gives: a command line of the store (words end with a newline), ports, and names of log levels. */
+/*
+ * Texts that an operator or a program gives: a command line of the store (words end with a
+ * newline), ports, and names of log levels.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,10 @@
 /*
- * What a worker finds when it comes after one that died: its object table and timeline, in which the dead one, or code that ran in it, may
- * have written anything. The input is words (words.h), of which bits 16 to 30 of the number say where: entries of the table (bit 31: with a
- * checksum that is right), the timeline's words, its ring, what is known of launches. The worker begins with what makes sense and gives up the
- * rest, or says that it cannot; no check of its own fails, also when the head frees all that was there.
+ * What a worker finds when it comes after one that died: its object table and timeline, in which
+ * the dead one, or code that ran in it, may have written anything. The input is words (words.h), of
+ * which bits 16 to 30 of the number say where: entries of the table (bit 31: with a checksum that
+ * is right), the timeline's words, its ring, what is known of launches. The worker begins with what
+ * makes sense and gives up the rest, or says that it cannot; no check of its own fails, also when
+ * the head frees all that was there.
  */
 #include <stddef.h>
 

@@ -1,8 +1,9 @@
 /*
- * Spill files whose contents somebody changed, and what a head may ask of a store's files. The input is a sequence of
- * [what: 1 byte][which number: 1 byte][where: 2 bytes][how much: 1 byte]. What is read back is what was written under that number, or it is refused
- * with a reason; and at the end no file is left. In between the store dies, and the next one takes over what is there, whatever
- * somebody did to its index (store/spill_index.h).
+ * Spill files whose contents somebody changed, and what a head may ask of a store's files. The
+ * input is a sequence of [what: 1 byte][which number: 1 byte][where: 2 bytes][how much: 1 byte].
+ * What is read back is what was written under that number, or it is refused with a reason; and at
+ * the end no file is left. In between the store dies, and the next one takes over what is there,
+ * whatever somebody did to its index (store/spill_index.h).
  */
 #include <fcntl.h>
 #include <stddef.h>

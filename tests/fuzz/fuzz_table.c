@@ -1,8 +1,10 @@
 /*
- * Memory that another process may have written: an object table and its chunks, a timeline, pages of pins, as a client, another worker and
- * the store look at them. The input is words (words.h), of which the upper half of the number says where: the table's head, its chunks, the first
- * entries, the timeline, a reader's page. An entry's checksum is made right when bit 31 is set, or nothing behind it would be reached. Whatever
- * is there: what is handed out lies inside of what is mapped, and every pin that is taken can be given back.
+ * Memory that another process may have written: an object table and its chunks, a timeline, pages
+ * of pins, as a client, another worker and the store look at them. The input is words (words.h), of
+ * which the upper half of the number says where: the table's head, its chunks, the first entries,
+ * the timeline, a reader's page. An entry's checksum is made right when bit 31 is set, or nothing
+ * behind it would be reached. Whatever is there: what is handed out lies inside of what is mapped,
+ * and every pin that is taken can be given back.
  */
 #include <stdatomic.h>
 #include <stddef.h>
@@ -124,7 +126,7 @@ static void write_words(const uint8_t **io_data, size_t *io_size, size_t count)
     }
 }
 
-/* ---------------------------------------------------------------------------------------------- who looks */
+/* ---------------------------------------------------------------------------- who looks */
 
 /* What a store would answer to a client that asks for this chunk. */
 static plasmon_status_t chunk_answer(struct chunks *chunks, uint32_t id)

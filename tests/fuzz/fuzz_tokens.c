@@ -1,8 +1,10 @@
 /*
- * Tokens: files of any bytes, and calls with any header, to a head that takes three of them. The input is up to five pieces, each [length: 1 byte][bytes]: the
- * file of the cluster's token, of the one of before, of a namespace's; the environment; what a call shows as "authorization". Whatever is in there:
- * a file is refused with a reason that has nothing of it, or its first line is a token that a header can carry; a call gets in by a token of those, letter for letter, as
- * whose it is, and by nothing else.
+ * Tokens: files of any bytes, and calls with any header, to a head that takes three of them. The
+ * input is up to five pieces, each [length: 1 byte][bytes]: the file of the cluster's token, of the
+ * one of before, of a namespace's; the environment; what a call shows as "authorization". Whatever
+ * is in there: a file is refused with a reason that has nothing of it, or its first line is a token
+ * that a header can carry; a call gets in by a token of those, letter for letter, as whose it is,
+ * and by nothing else.
  */
 #include <fcntl.h>
 #include <stdio.h>

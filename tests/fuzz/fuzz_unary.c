@@ -1,7 +1,9 @@
 /*
- * Unary calls, from both sides. The first byte says which: what anybody may ask a head (status, drain, a list), or what a head may answer to
- * `plasmon status`, `memory`, `transfers`, `doctor`, `drain`, `tasks`, `objects` and `nodes`. A request is refused with a reason, or the head, which has a node, a worker and a
- * client, answers it, and its answer can be read. Whatever is taken as an answer is shown in every way that there is.
+ * Unary calls, from both sides. The first byte says which: what anybody may ask a head (status,
+ * drain, a list), or what a head may answer to `plasmon status`, `memory`, `transfers`, `doctor`,
+ * `drain`, `tasks`, `objects` and `nodes`. A request is refused with a reason, or the head, which
+ * has a node, a worker and a client, answers it, and its answer can be read. Whatever is taken as
+ * an answer is shown in every way that there is.
  */
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +23,7 @@ static struct wire_arena asked, answered;
 static const struct head_asked questions = {.request = 1, .now_ms = 1};
 static const Plasmon__V1__StatusReply *shown; /* what the next command shows */
 
-/* ------------------------------------------------------------------------------------------ in node.c's place */
+/* -------------------------------------------------------------------- in node.c's place */
 
 /* A command that has asked: both ways of showing the answer. */
 int cli_show_asked(const struct cli_command *command, const struct cli_asks *asks,
@@ -53,7 +55,7 @@ int cli_show_status(const struct cli_command *command, int argc, char **argv,
     return cli_show_asked(command, NULL, NULL, text, json);
 }
 
-/* ------------------------------------------------------------------------------------------ answers */
+/* ------------------------------------------------------------------------------ answers */
 
 static void show(const Plasmon__V1__StatusReply *reply)
 {
@@ -135,7 +137,7 @@ static void list_answer(const uint8_t *bytes, size_t length)
     pl_str_finish(&text);
 }
 
-/* ------------------------------------------------------------------------------------------ requests */
+/* ----------------------------------------------------------------------------- requests */
 
 static uint8_t *create(size_t length)
 {

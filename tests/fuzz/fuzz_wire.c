@@ -1,6 +1,7 @@
 /*
- * Any bytes into one decoder of wire/ (FUZZ_DECODE). What it takes must encode again, and those bytes must decode again and
- * encode to themselves; what it refuses must come with a status and a text, and cost no more memory than the cap.
+ * Any bytes into one decoder of wire/ (FUZZ_DECODE). What it takes must encode again, and those
+ * bytes must decode again and encode to themselves; what it refuses must come with a status and a
+ * text, and cost no more memory than the cap.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -42,7 +43,10 @@ static void want(int condition)
     }
 }
 
-/* Unknown fields are kept as they came, and some malformed ones cannot be written again: they go, at every depth. */
+/*
+ * Unknown fields are kept as they came, and some malformed ones cannot be written again: they go,
+ * at every depth.
+ */
 static void drop_unknown(ProtobufCMessage *message)
 {
     message->n_unknown_fields = 0;

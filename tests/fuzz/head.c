@@ -2,7 +2,7 @@
 
 #include "wire/wire.h"
 
-/* ------------------------------------------------------------------------------------------------ what it is told */
+/* ---------------------------------------------------------------------- what it is told */
 
 plasmon_status_t fuzz_head_tell(struct fuzz_head *head, const struct head_input *input,
                                 struct head_outcome *out)

@@ -1,4 +1,7 @@
-/* A head without its sockets, at which a store, its two workers and a client of its host are welcome: where a fuzzer begins. */
+/*
+ * A head without its sockets, at which a store, its two workers and a client of its host are
+ * welcome: where a fuzzer begins.
+ */
 #ifndef TESTS_FUZZ_HEAD_H
 #define TESTS_FUZZ_HEAD_H
 

@@ -1,4 +1,7 @@
-/* Inputs that are words for memory that several processes share: [which word: 4 bytes][value: 8 bytes], little-endian, one after the other. */
+/*
+ * Inputs that are words for memory that several processes share: [which word: 4 bytes][value: 8
+ * bytes], little-endian, one after the other.
+ */
 #ifndef TESTS_FUZZ_WORDS_H
 #define TESTS_FUZZ_WORDS_H
 

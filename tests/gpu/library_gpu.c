@@ -1,6 +1,6 @@
 /*
- * A library function on a GPU: fills x with the bits of a, by the driver's own memset in the stream that it is given. Fails with a text when it
- * was not prepared, is not on a GPU, or a is negative.
+ * A library function on a GPU: fills x with the bits of a, by the driver's own memset in the stream
+ * that it is given. Fails with a text when it was not prepared, is not on a GPU, or a is negative.
  */
 #include <dlfcn.h>
 #include <plasmon/function.h>

@@ -1,6 +1,8 @@
 /*
- * Launches that a stream keeps and puts in together (device/cuda/chain.c): that each runs once, in order, with its own arguments, and that one which the
- * driver refuses is told by its own tag. On a GPU, and with the driver that has none (tests/harness/gpu), which reads no code and knows chain_mix by its name.
+ * Launches that a stream keeps and puts in together (device/cuda/chain.c): that each runs once, in
+ * order, with its own arguments, and that one which the driver refuses is told by its own tag. On a
+ * GPU, and with the driver that has none (tests/harness/gpu), which reads no code and knows
+ * chain_mix by its name.
  */
 #include "tests/harness/alone.h"
 #include "tests/unit/device/contract.h"

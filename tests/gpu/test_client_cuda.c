@@ -1,8 +1,10 @@
 /*
- * A client's bytes to a GPU and back, through lanes: sizes from a byte to 2 GiB, views, several clients at once, a worker that is killed in
- * the middle, and what it all reaches beside memcpy and bare pinned copies (printed, not asserted: bench/tasks_paths.c measures).
+ * A client's bytes to a GPU and back, through lanes: sizes from a byte to 2 GiB, views, several
+ * clients at once, a worker that is killed in the middle, and what it all reaches beside memcpy and
+ * bare pinned copies (printed, not asserted: bench/tasks_paths.c measures).
  *
- * The bare copies run in a child that ends before the first cluster starts: neither a driver nor gRPC survives a fork.
+ * The bare copies run in a child that ends before the first cluster starts: neither a driver nor
+ * gRPC survives a fork.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -109,7 +111,7 @@ static void round_trip(struct plasmon_client *px, uint64_t count, uint64_t seed,
     free(data);
 }
 
-/* ------------------------------------------------------------------------------------------------ sizes */
+/* -------------------------------------------------------------------------------- sizes */
 
 static const uint64_t sizes[] = {1,           8,           1000,           4096,
                                  65537,       256 * 1024,  256 * 1024 + 1, MIB,
@@ -163,7 +165,7 @@ TEST(bytes_come_back_as_they_were_by_messages)
     all_sizes("messages", 64 * MIB + 12345);
 }
 
-/* ------------------------------------------------------------------------------------------------ a bare pinned copy */
+/* ------------------------------------------------------------------- a bare pinned copy */
 
 #define SLAB (64 * MIB)
 
@@ -253,7 +255,7 @@ TEST(a_gibibyte_beside_a_bare_pinned_copy)
     plasmon_finish(px);
 }
 
-/* ------------------------------------------------------------------------------------------------ views */
+/* -------------------------------------------------------------------------------- views */
 
 #define ROWS    1000
 #define COLUMNS 5000
@@ -315,7 +317,7 @@ TEST(views_come_back_dense)
     plasmon_finish(px);
 }
 
-/* ------------------------------------------------------------------------------------------------ small values */
+/* ------------------------------------------------------------------------- small values */
 
 TEST(many_small_results_come_one_after_the_other)
 {
@@ -356,7 +358,7 @@ TEST(many_small_results_come_one_after_the_other)
     plasmon_finish(px);
 }
 
-/* ------------------------------------------------------------------------------------------------ several, and death */
+/* ------------------------------------------------------------------- several, and death */
 
 struct user {
     struct plasmon_client *px;
@@ -412,7 +414,7 @@ TEST(a_transfer_goes_on_when_the_worker_is_killed)
     plasmon_finish(px);
 }
 
-/* ------------------------------------------------------------------------------------------------ host memory */
+/* -------------------------------------------------------------------------- host memory */
 
 static uint8_t *host_alloc(struct plasmon_client *px, uint64_t count)
 {

@@ -1,4 +1,7 @@
-/* The contract on the first GPU, and what only GPUs do: modules, launches, cuBLAS, a context that is lost. Skips without one. */
+/*
+ * The contract on the first GPU, and what only GPUs do: modules, launches, cuBLAS, a context that
+ * is lost. Skips without one.
+ */
 #include "tests/harness/alone.h"
 #include "tests/unit/device/contract.h"
 
@@ -129,10 +132,10 @@ TEST(a_kernel_gets_more_shared_memory_than_the_default)
     contract_close(&c);
 }
 
-/* ------------------------------------------------------------------------------------------------ recorded launches, changed in part */
+/* --------------------------------------------------- recorded launches, changed in part */
 
-#define ITEMS \
-    12u /* each stores 64 words behind the one before; two of them by two launches */
+/* each stores 64 words behind the one before; two of them by two launches */
+#define ITEMS  12u
 #define DOUBLE 5u
 
 /* Item `item` of the recording at hand, on branch item % 3, with value `base`. */
@@ -338,7 +341,7 @@ TEST(gpu_code_that_is_broken_says_what_is_wrong)
     contract_close(&c);
 }
 
-/* ------------------------------------------------------------------------------------------------ failure */
+/* ------------------------------------------------------------------------------ failure */
 
 TEST_ALONE(an_illegal_access_is_found_by_health_without_waiting_and_stays)
 {
@@ -399,7 +402,7 @@ TEST(a_word_that_was_not_registered_is_refused)
     contract_close(&c);
 }
 
-/* ------------------------------------------------------------------------------------------------ cuBLAS */
+/* ------------------------------------------------------------------------------- cuBLAS */
 
 /* As cublasDgemm_v2 is declared, but for the names of types; 0 is "not transposed". */
 typedef int (*dgemm_fn)(void *handle, int trans_a, int trans_b, int m, int n, int k,
@@ -483,11 +486,11 @@ TEST(cublas_multiplies_on_either_stream)
     contract_close(&c);
 }
 
-/* ------------------------------------------------------------------------------------------------ blocking */
+/* ----------------------------------------------------------------------------- blocking */
 
 /*
- * A stream waits for a word that is only stored at the end. Whatever an enqueue thread may call in the meantime must
- * return; what blocks hangs the test here.
+ * A stream waits for a word that is only stored at the end. Whatever an enqueue thread may call in
+ * the meantime must return; what blocks hangs the test here.
  */
 TEST(nothing_that_enqueues_blocks_while_a_stream_waits)
 {
@@ -557,7 +560,7 @@ TEST(driver_time_is_counted_only_when_asked_for)
     contract_close(&c);
 }
 
-/* ------------------------------------------------------------------------------------------------ two GPUs */
+/* ----------------------------------------------------------------------------- two GPUs */
 
 TEST(a_peers_chunk_is_pulled_whole_and_by_boxes)
 {

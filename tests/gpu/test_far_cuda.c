@@ -1,6 +1,8 @@
 /*
- * Streams whose copies the device makes that the bytes come from (device/cuda/far.c): that they are one stream wherever they are, that the other device reaches what it
- * must, and who copies when that one cannot be had. On GPUs, two or more, and with the driver that has none (tests/harness/gpu).
+ * Streams whose copies the device makes that the bytes come from (device/cuda/far.c): that they are
+ * one stream wherever they are, that the other device reaches what it must, and who copies when
+ * that one cannot be had. On GPUs, two or more, and with the driver that has none
+ * (tests/harness/gpu).
  */
 #include "tests/unit/device/contract.h"
 
@@ -18,8 +20,8 @@
 
 const enum device_kind contract_kind = DEVICE_CUDA;
 
-#define BLOCK \
-    (UINT64_C(2) << 20) /* an engine's, and beside its stream (device/cuda/copy.c) */
+/* an engine's, and beside its stream (device/cuda/copy.c) */
+#define BLOCK       (UINT64_C(2) << 20)
 #define BLOCKS      4u
 #define CHUNK       (BLOCK * BLOCKS)
 #define WAIT_NS     (UINT64_C(20) * 1000 * 1000 * 1000)
@@ -61,7 +63,10 @@ static struct device_ptr map_own(struct device *device)
     return map_chunk(device, device, fd, true);
 }
 
-/* A chunk of that device whose block i is 100 times its number and i, written through a mapping of its own; a descriptor, owned. */
+/*
+ * A chunk of that device whose block i is 100 times its number and i, written through a mapping of
+ * its own; a descriptor, owned.
+ */
 static int theirs_make(struct device *owner)
 {
     struct device_stream *stream;
@@ -237,8 +242,9 @@ static void step(struct far *far, struct device_stream *stream, uint32_t what, u
 }
 
 /*
- * A program whose steps are in one order, since each stream that takes over joins the one before, or waits for a mark in it. A gate holds it up until all is put in, so that no step is
- * over before the next one comes.
+ * A program whose steps are in one order, since each stream that takes over joins the one before,
+ * or waits for a mark in it. A gate holds it up until all is put in, so that no step is over before
+ * the next one comes.
  */
 TEST(streams_keep_their_order_wherever_they_are)
 {
@@ -388,7 +394,10 @@ TEST(who_joins_a_stream_that_is_away_is_behind_its_copies)
     far_end(&far);
 }
 
-/* Words are written at home, which must be behind all that came before each: copies, waits, other streams, and what this one held elsewhere. */
+/*
+ * Words are written at home, which must be behind all that came before each: copies, waits, other
+ * streams, and what this one held elsewhere.
+ */
 TEST(words_of_a_stream_that_is_away_are_behind_what_it_waits_for)
 {
     struct far far;
@@ -606,7 +615,10 @@ TEST(memory_that_the_other_device_may_not_reach_is_copied_by_this_one)
 
 enum where { AWAY, HOME, ELSEWHERE };
 
-/* Whatever comes first in the stream: a wait, a copy, another stream that joins it, or is joined, a mark, a word. */
+/*
+ * Whatever comes first in the stream: a wait, a copy, another stream that joins it, or is joined, a
+ * mark, a word.
+ */
 static void goes_on_at_home(struct far *far)
 {
     const uint8_t expected[BLOCKS] = {101, 101, 102, 103};
@@ -632,7 +644,10 @@ static void goes_on_at_home(struct far *far)
     device_event_destroy(event);
 }
 
-/* The stream has put a copy in at device 1, whose context is lost then, when that was not over (owes) or all was. */
+/*
+ * The stream has put a copy in at device 1, whose context is lost then, when that was not over
+ * (owes) or all was.
+ */
 static void lose_device_1(enum where where, bool owes)
 {
     struct far far;

@@ -1,6 +1,7 @@
 /*
- * Recorded graphs on the GPUs of this machine: bytes of replays against plain submission, on one GPU and across two, with producers that are
- * late, products (cuBLAS) inside, and scalars and buffers that change; and what a node of a long chain costs, printed.
+ * Recorded graphs on the GPUs of this machine: bytes of replays against plain submission, on one
+ * GPU and across two, with producers that are late, products (cuBLAS) inside, and scalars and
+ * buffers that change; and what a node of a long chain costs, printed.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -87,8 +88,9 @@ static struct plasmon_ref *product(struct plasmon_client *client, struct plasmon
 }
 
 /*
- * x on device 0 and y on `other` feed each other through products, small enough to stay small: branches that are independent for
- * a while, two temporaries of one device and one that crosses. Returns a new output on `other`.
+ * x on device 0 and y on `other` feed each other through products, small enough to stay small:
+ * branches that are independent for a while, two temporaries of one device and one that crosses.
+ * Returns a new output on `other`.
  */
 static struct plasmon_ref *program(struct plasmon_client *client, struct plasmon_ref *x,
                                    struct plasmon_ref *y, int other)
@@ -183,7 +185,10 @@ TEST(a_graph_across_two_gpus_is_what_its_calls_are_whoever_is_late)
     cluster_expect_gone(CLUSTER_WAIT_MS);
 }
 
-/* There and back through a spectrum, and the product of a factor: plans, work areas and handles of libraries, captured. */
+/*
+ * There and back through a spectrum, and the product of a factor: plans, work areas and handles of
+ * libraries, captured.
+ */
 static struct plasmon_ref *decompositions(struct plasmon_client *client,
                                           struct plasmon_ref *x)
 {
@@ -274,7 +279,10 @@ TEST(other_scalars_and_other_refs_change_what_is_replayed)
     cluster_expect_gone(CLUSTER_WAIT_MS);
 }
 
-/* A long graph of which one scalar is another at each launch, with many launches under way: each must have had its own. */
+/*
+ * A long graph of which one scalar is another at each launch, with many launches under way: each
+ * must have had its own.
+ */
 TEST(a_scalar_that_changes_at_each_launch_is_each_launch_s_own)
 {
     enum { CALLS = 40, LAUNCHES = 300 };
@@ -375,7 +383,10 @@ TEST(functions_that_judge_their_data_are_replayed_as_they_are_submitted)
     cluster_expect_gone(CLUSTER_WAIT_MS);
 }
 
-/* One at a time, then all under way together: each report bears the number of the launch that it was made in. */
+/*
+ * One at a time, then all under way together: each report bears the number of the launch that it
+ * was made in.
+ */
 TEST(a_function_that_refuses_its_data_fails_its_launch_and_no_other)
 {
     enum { ROUNDS = 12 };
@@ -452,7 +463,7 @@ TEST(a_worker_killed_between_launches_of_a_graph_is_replaced)
     cluster_expect_gone(CLUSTER_WAIT_MS);
 }
 
-/* ------------------------------------------------------------------------------------------------ figures */
+/* ------------------------------------------------------------------------------ figures */
 
 static double us_a_node(struct plasmon_client *client, struct plasmon_ref *x,
                         struct plasmon_graph *graph, struct plasmon_ref *one, int launches)

@@ -1,6 +1,7 @@
 /*
- * The CUDA variants on the trials of the CPU tests: against the references, against the CPU variants to the bit where the
- * catalogue promises it, and against themselves. Skipped where there is no GPU.
+ * The CUDA variants on the trials of the CPU tests: against the references, against the CPU
+ * variants to the bit where the catalogue promises it, and against themselves. Skipped where there
+ * is no GPU.
  */
 #include "kernels/cuda_plans.h"
 #include "tests/unit/kernels/cases.h"
@@ -29,7 +30,7 @@ static void open_gpu(struct runner *runner)
     runner_open(runner, DEVICE_CUDA);
 }
 
-/* ------------------------------------------------------------------------------------------------ all functions */
+/* ------------------------------------------------------------------------ all functions */
 
 static void run_and_verify(const struct kernel_case *kase, struct trial *trial, void *user)
 {
@@ -81,7 +82,10 @@ static void run_on_both(const struct kernel_case *kase, struct trial *trial, voi
     char *kept[TRIAL_ARRAYS_MAX];
     struct pl_err err = {0};
 
-    /* Integers have the same bits always. Complex numbers need not: a GPU fuses multiplications with additions. */
+    /*
+     * Integers have the same bits always. Complex numbers need not: a GPU fuses multiplications
+     * with additions.
+     */
     if ((kase->flags & CASE_FAILS) != 0 || trial_is_complex(trial->dtype) ||
         ((kase->flags & CASE_SAME_BITS) == 0 && trial_is_float(trial->dtype))) {
         return;
@@ -125,7 +129,7 @@ TEST(the_same_call_gives_the_same_bits)
     runner_close(&runner);
 }
 
-/* ------------------------------------------------------------------------------------------------ sizes */
+/* -------------------------------------------------------------------------------- sizes */
 
 /* Reductions that are cut into segments, both ways, and dots; exact in integers. */
 static void reduce_large(struct runner *runner, const char *name, uint32_t dtype,
@@ -202,7 +206,7 @@ TEST(transposes_of_every_width_go_through_tiles)
     runner_close(&runner);
 }
 
-/* ------------------------------------------------------------------------------------------------ failures */
+/* ----------------------------------------------------------------------------- failures */
 
 static void fails_when_it_runs(const char *name)
 {
@@ -334,7 +338,7 @@ TEST(a_matrix_without_an_inverse_leaves_a_record)
     runner_close(&runner);
 }
 
-/* ------------------------------------------------------------------------------------------------ plans */
+/* -------------------------------------------------------------------------------- plans */
 
 /* ones -> n at 0, 0 elsewhere: whatever the plan, a wrong one shows. */
 static void transform_ones(struct runner *runner, int64_t n)
@@ -399,7 +403,10 @@ TEST(what_was_kept_stays_at_hand_until_it_is_released)
     runner_close(&runner);
 }
 
-/* Seven launches, the sweeps of one on all multiprocessors: more columns than warps, and more rows than columns. */
+/*
+ * Seven launches, the sweeps of one on all multiprocessors: more columns than warps, and more rows
+ * than columns.
+ */
 TEST(singular_values_of_a_large_matrix_come_from_one_launch_of_all_blocks)
 {
     int64_t dim[2] = {700, 500};

@@ -1,6 +1,7 @@
 /*
- * Kernels that must not go on, on a GPU: one that never ends and has a limit, one that is ended by force, and one that faults. The task
- * fails by name; sealed objects and the other work of the device live on. With PLASMON_LIMITS_CPU set the first two run on a CPU device.
+ * Kernels that must not go on, on a GPU: one that never ends and has a limit, one that is ended by
+ * force, and one that faults. The task fails by name; sealed objects and the other work of the
+ * device live on. With PLASMON_LIMITS_CPU set the first two run on a CPU device.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -155,7 +156,10 @@ TEST(a_kernel_that_faults_is_blamed_and_the_others_run)
     plasmon_finish(px);
 }
 
-/* The kernel marks the launch in the timeline before the word, so the next worker knows although the record died with this one. */
+/*
+ * The kernel marks the launch in the timeline before the word, so the next worker knows although
+ * the record died with this one.
+ */
 TEST(a_failure_that_its_worker_did_not_live_to_tell_is_a_failure)
 {
     struct plasmon_shape shape = {PLASMON_F32, 2, {8, 8}};
@@ -201,8 +205,9 @@ TEST(a_failure_that_its_worker_did_not_live_to_tell_is_a_failure)
 }
 
 /*
- * Calls of a library that put hundreds of kernels each into a stream: if more went in than a stream takes, the worker would sit in a call of the driver
- * until most of them are over, and be taken for stuck. Twice, for the first calls bring the library.
+ * Calls of a library that put hundreds of kernels each into a stream: if more went in than a stream
+ * takes, the worker would sit in a call of the driver until most of them are over, and be taken for
+ * stuck. Twice, for the first calls bring the library.
  */
 TEST(long_queues_of_heavy_calls_do_not_hold_up_the_worker)
 {

@@ -1,7 +1,8 @@
 /*
- * NCCL itself, on two GPUs or more: what a pair costs and gives over NVLink and over sockets (each process told that it is another host), an
- * abort of a pair whose other side was killed while another stream of the device waits, and random graphs on clusters whose every transfer goes
- * by NCCL, with graphs replayed and modules loaded beside, and workers killed.
+ * NCCL itself, on two GPUs or more: what a pair costs and gives over NVLink and over sockets (each
+ * process told that it is another host), an abort of a pair whose other side was killed while
+ * another stream of the device waits, and random graphs on clusters whose every transfer goes by
+ * NCCL, with graphs replayed and modules loaded beside, and workers killed.
  *
  * Figures are printed, never asserted. Everything has a deadline; a test that hangs says where.
  */
@@ -26,7 +27,7 @@
 enum { SKIP = 77, OPEN_S = 60, STEP_S = 30 };
 #define BYTES (UINT64_C(1) << 30)
 
-/* ------------------------------------------------------------------------------------------------ one side */
+/* ----------------------------------------------------------------------------- one side */
 
 struct side {
     int rank;
@@ -233,8 +234,9 @@ static void *abort_run(void *user)
 }
 
 /*
- * The other side is killed in the middle. Another stream waits meanwhile, as launches' streams do: the operation must end all the same, and
- * the driver take other calls. Whether the abort returns before that stream goes on is only told.
+ * The other side is killed in the middle. Another stream waits meanwhile, as launches' streams do:
+ * the operation must end all the same, and the driver take other calls. Whether the abort returns
+ * before that stream goes on is only told.
  */
 static void survive(struct side *side)
 {
@@ -283,7 +285,7 @@ static void survive(struct side *side)
     need(side, device_health(side->device, &err), "the device afterwards", &err);
 }
 
-/* ------------------------------------------------------------------------------------------------ two of them */
+/* -------------------------------------------------------------------------- two of them */
 
 static void side_run(int rank, int to, int from, bool sockets,
                      void (*body)(struct side *side))
@@ -377,7 +379,7 @@ TEST(a_peer_that_is_killed_over_sockets_is_survived)
     play(true, survive, true);
 }
 
-/* ------------------------------------------------------------------------------------------------ clusters */
+/* ----------------------------------------------------------------------------- clusters */
 
 static uint32_t count_gpus(void)
 {

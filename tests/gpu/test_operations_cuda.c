@@ -1,7 +1,9 @@
 /*
- * How many operations a call of the catalogue puts into a stream, and how many it says (kernel_operations()): by recording it and counting the
- * nodes, those of libraries too. A worker that trusted a figure that is too low would block in a call of the driver. Skipped where there is no GPU;
- * tests/unit/kernels runs it on the driver without one, where cuBLAS does nothing, and cuSOLVER and cuFFT are not there.
+ * How many operations a call of the catalogue puts into a stream, and how many it says
+ * (kernel_operations()): by recording it and counting the nodes, those of libraries too. A worker
+ * that trusted a figure that is too low would block in a call of the driver. Skipped where there is
+ * no GPU; tests/unit/kernels runs it on the driver without one, where cuBLAS does nothing, and
+ * cuSOLVER and cuFFT are not there.
  */
 #include "device/cuda/cuda_int.h"
 #include "device/cuda/driver.h"
@@ -96,7 +98,10 @@ TEST(no_call_has_more_operations_than_it_says)
     count_close(&count);
 }
 
-/* `outputs` whose shapes the rules give, then an input of m by n, or m; axis: a scalar of the call, or none below 0. */
+/*
+ * `outputs` whose shapes the rules give, then an input of m by n, or m; axis: a scalar of the call,
+ * or none below 0.
+ */
 static void count_large(struct count *count, const char *name, uint32_t outputs, int64_t m,
                         int64_t n, int64_t axis)
 {

@@ -1,9 +1,11 @@
 /*
- * What runs at the same time on a GPU, told by the GPU's own timestamps in a timeline: independent kernels, kernels and copies both ways, kernels
- * and the host's work; and a small kernel of high priority among large ones. Asserted is that intervals meet, never how fast anything is.
+ * What runs at the same time on a GPU, told by the GPU's own timestamps in a timeline: independent
+ * kernels, kernels and copies both ways, kernels and the host's work; and a small kernel of high
+ * priority among large ones. Asserted is that intervals meet, never how fast anything is.
  *
- * With OUT set each test leaves its trace (JSON) and picture (SVG) there. With PLASMON_OVERLAP_CPU set it runs on CPU devices, where "kernels" are
- * threads that sleep: the same claims, on another device.
+ * With OUT set each test leaves its trace (JSON) and picture (SVG) there. With PLASMON_OVERLAP_CPU
+ * set it runs on CPU devices, where "kernels" are threads that sleep: the same claims, on another
+ * device.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -58,7 +60,7 @@ static struct plasmon_client *start(const char *path)
     return px;
 }
 
-/* ------------------------------------------------------------------------------------------------ spans */
+/* -------------------------------------------------------------------------------- spans */
 
 static size_t stop(struct plasmon_client *px, const char *name)
 {
@@ -113,7 +115,7 @@ static const struct plasmon_span *labelled(size_t count, const char *label)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ calls */
+/* -------------------------------------------------------------------------------- calls */
 
 static struct plasmon_ref *fill(struct plasmon_client *px, int64_t n, double value)
 {
@@ -182,7 +184,7 @@ static void wait_all(struct plasmon_client *px, struct plasmon_ref **refs, uint3
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ claims */
+/* ------------------------------------------------------------------------------- claims */
 
 TEST(independent_kernels_overlap_and_dependent_ones_do_not)
 {
@@ -305,13 +307,19 @@ TEST(kernels_overlap_with_the_hosts_work)
                (unsigned long long)kernel->end_ns);
     }
     ASSERT_TRUE(kernel->begin_ns < to && kernel->end_ns > from);
-    /* Both clocks are one: the kernel did not begin before it was submitted, nor end after we knew. (Error: some microseconds.) */
+    /*
+     * Both clocks are one: the kernel did not begin before it was submitted, nor end after we knew.
+     * (Error: some microseconds.)
+     */
     ASSERT_TRUE(kernel->begin_ns + 1000000 > kernel->submit_ns);
     ASSERT_TRUE(kernel->end_ns < now_ns() + 1000000);
     plasmon_finish(px);
 }
 
-/* Large products fill the GPU and queue in all streams; then a small kernel of high priority comes. It ends while others still wait. */
+/*
+ * Large products fill the GPU and queue in all streams; then a small kernel of high priority comes.
+ * It ends while others still wait.
+ */
 TEST(a_small_kernel_of_high_priority_passes_queued_large_ones)
 {
     enum { LARGE = 60, N = 4096, N_CPU = 640 };

@@ -1,6 +1,6 @@
 /*
- * Functions of one's own on a GPU: CUDA text through NVRTC in a private cluster, what the compiler and the device refuse, faults that
- * name kernel and launch shape, the cache on disk, and checks.
+ * Functions of one's own on a GPU: CUDA text through NVRTC in a private cluster, what the compiler
+ * and the device refuse, faults that name kernel and launch shape, the cache on disk, and checks.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -208,8 +208,8 @@ TEST(more_than_48_KiB_of_dynamic_shared_memory_are_there)
 }
 
 /*
- * 64 values in registers at once, so that blocks of 1024 threads are not what fills a multiprocessor; with so much shared memory one block fits, and then the
- * largest is best.
+ * 64 values in registers at once, so that blocks of 1024 threads are not what fills a
+ * multiprocessor; with so much shared memory one block fits, and then the largest is best.
  */
 TEST(a_shape_that_is_left_open_knows_of_the_dynamic_shared_memory)
 {

@@ -1,7 +1,8 @@
 /*
- * Random graphs on the GPUs of this machine, compared to the bit with a sequential reference: by every route, with 1, 2 and 4 run
- * streams, on 1, 2 and 4 of the GPUs, and with workers that are killed. tests/stress says how; --seconds N for longer runs, --devices N for
- * clusters of that many alone. What was covered is printed, and a run that has not seen everything fails.
+ * Random graphs on the GPUs of this machine, compared to the bit with a sequential reference: by
+ * every route, with 1, 2 and 4 run streams, on 1, 2 and 4 of the GPUs, and with workers that are
+ * killed. tests/stress says how; --seconds N for longer runs, --devices N for clusters of that many
+ * alone. What was covered is printed, and a run that has not seen everything fails.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,8 @@
 /*
- * Memory outlives its worker, on a GPU, through the whole system: objects of at least 32 GiB (less where the device is smaller), views,
- * replicas on a peer if there is one; the worker is killed, and then lost to an illegal access in a kernel; every byte is compared by
- * a checksum that the GPU computes before and after, and a sample by value.
+ * Memory outlives its worker, on a GPU, through the whole system: objects of at least 32 GiB (less
+ * where the device is smaller), views, replicas on a peer if there is one; the worker is killed,
+ * and then lost to an illegal access in a kernel; every byte is compared by a checksum that the GPU
+ * computes before and after, and a sample by value.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -243,8 +244,9 @@ static void add(struct survive *s, struct plasmon_ref *y, struct plasmon_ref *x)
 }
 
 /*
- * Behind a kernel that spins, and can be repeated, lie updates in place: on its own stream, behind its word, and on another one, which joins.
- * They had not begun, so after the death they run as if nothing had been.
+ * Behind a kernel that spins, and can be repeated, lie updates in place: on its own stream, behind
+ * its word, and on another one, which joins. They had not begun, so after the death they run as if
+ * nothing had been.
  */
 TEST(updates_in_place_that_had_not_begun_survive)
 {

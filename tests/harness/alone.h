@@ -1,6 +1,7 @@
 /*
- * With --shared the tests of a program run in one process, one after the other, until one fails, skips or crashes; the next begins another. For
- * programs whose processes take seconds to start: drivers and libraries of a GPU. A test that forks, or leaves its process in no state for another
+ * With --shared the tests of a program run in one process, one after the other, until one fails,
+ * skips or crashes; the next begins another. For programs whose processes take seconds to start:
+ * drivers and libraries of a GPU. A test that forks, or leaves its process in no state for another
  * test, is TEST_ALONE: it has its own, as all have without --shared.
  */
 #ifndef TESTS_HARNESS_ALONE_H

@@ -1,8 +1,9 @@
 /*
  * The inside of a test: the assertions, the log, the time-out, the seed.
  *
- * A failed assertion ends the process at once, from whatever thread, without unwinding: the other threads of the test
- * still use what would be torn down. A test that passes ends by exit(), so that leak reports and coverage are written.
+ * A failed assertion ends the process at once, from whatever thread, without unwinding: the other
+ * threads of the test still use what would be torn down. A test that passes ends by exit(), so that
+ * leak reports and coverage are written.
  */
 #include "test_int.h"
 
@@ -20,8 +21,8 @@ static struct test_child_config child;
 static _Atomic int log_expected;
 static _Atomic int log_odd_count; /* warnings and errors that nobody expected */
 static _Atomic int log_odd_claimed;
-static char
-    log_odd_first[256]; /* written by the thread that claimed it, read after the test */
+/* written by the thread that claimed it, read after the test */
+static char log_odd_first[256];
 
 static void child_log(void *user, enum pl_log_level level, const char *module,
                       const char *text)

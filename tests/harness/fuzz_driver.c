@@ -3,11 +3,13 @@
  *
  *   fuzzer [-runs=N] [-seed=S] [-artifact_prefix=P] folder...
  *
- * It tries each file of the folders, then N inputs grown from them by random changes. That finds less than libFuzzer,
- * which sees coverage; it is there so that every build, also with gcc, tries hostile input.
+ * It tries each file of the folders, then N inputs grown from them by random changes. That finds
+ * less than libFuzzer, which sees coverage; it is there so that every build, also with gcc, tries
+ * hostile input.
  *
- * Input number i depends on the seed, i and the files alone. The inputs are tried in a forked child that counts in shared
- * memory; when it dies, the parent makes the fatal input once more and writes it to a file, whatever killed the child.
+ * Input number i depends on the seed, i and the files alone. The inputs are tried in a forked child
+ * that counts in shared memory; when it dies, the parent makes the fatal input once more and writes
+ * it to a file, whatever killed the child.
  */
 #include "test.h"
 

@@ -1,6 +1,6 @@
 /*
- * A head's machine (head/machine.h) without a network: what it puts out is dropped, who it gives up is counted, and its random numbers are the same at every
- * run.
+ * A head's machine (head/machine.h) without a network: what it puts out is dropped, who it gives up
+ * is counted, and its random numbers are the same at every run.
  */
 #ifndef TESTS_HARNESS_LONE_MACHINE_H
 #define TESTS_HARNESS_LONE_MACHINE_H

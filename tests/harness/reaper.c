@@ -28,7 +28,7 @@ struct reaper {
 
 static int asking_fd = -1; /* the worker's side */
 
-/* ------------------------------------------------------------------------------------------------ children */
+/* ----------------------------------------------------------------------------- children */
 
 /* 0: it is gone. */
 static pid_t parent_of(pid_t pid, char *state)
@@ -129,7 +129,7 @@ static unsigned clean(struct reaper *reaper)
     return count;
 }
 
-/* ------------------------------------------------------------------------------------------------ processes */
+/* ---------------------------------------------------------------------------- processes */
 
 _Noreturn static void reaper_main(struct reaper *reaper, int status_fd)
 {

@@ -27,7 +27,10 @@ static bool write_text(const char *path, const char *text)
     return good;
 }
 
-/* A mount namespace; for somebody who is not root within a user namespace, in which everybody is who they were. */
+/*
+ * A mount namespace; for somebody who is not root within a user namespace, in which everybody is
+ * who they were.
+ */
 static bool enter(void)
 {
     unsigned user = (unsigned)getuid(), group = (unsigned)getgid();

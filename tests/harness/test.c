@@ -1,10 +1,12 @@
 /*
- * The runner: a list of tests, and a forked process for each; or, if told to share, for as many as it takes (alone.h).
+ * The runner: a list of tests, and a forked process for each; or, if told to share, for as many as
+ * it takes (alone.h).
  *
- * The runner has one thread and touches nothing of the code under test, so fork is safe. It waits for two things: the
- * child's pidfd (it has ended) and an eventfd (the test moved its own deadline). A child past its deadline is killed with
- * its process group; the same happens after a test that ended on its own. What else the test started, daemons that are in no group of
- * its own, the reaper ends (reaper.h), also if the runner itself is killed.
+ * The runner has one thread and touches nothing of the code under test, so fork is safe. It waits
+ * for two things: the child's pidfd (it has ended) and an eventfd (the test moved its own
+ * deadline). A child past its deadline is killed with its process group; the same happens after a
+ * test that ended on its own. What else the test started, daemons that are in no group of its own,
+ * the reaper ends (reaper.h), also if the runner itself is killed.
  *
  * Exit status: 0 all passed (some may be skipped), 1 some failed, 2 usage, 77 all were skipped.
  */
@@ -300,7 +302,7 @@ static enum test_result run_forked(struct runner *runner, const struct test *tes
     return child_take(runner, pid, pidfd, wait_for_end(runner, pidfd, 0) == TIME_OVER);
 }
 
-/* ------------------------------------------------------------------------------------------------ a process that tests share */
+/* ----------------------------------------------------------- a process that tests share */
 
 static int shared_begin(struct runner *runner, const struct test *test)
 {

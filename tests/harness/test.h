@@ -4,9 +4,10 @@
  *   TEST(seal_makes_an_object_visible) { ASSERT_OK(...); }
  *   TEST_MAIN()
  *
- * TAP on stdout. Each test runs in a forked child with its own time-out, so that a crash, a leak report or a hang is one
- * "not ok" with its reason, and later tests still run. `--only NAME`, `--list`, `--no-fork` (for debuggers).
- * An unexpected warn or error in the log fails the test; test_expect_log(level) allows it.
+ * TAP on stdout. Each test runs in a forked child with its own time-out, so that a crash, a leak
+ * report or a hang is one "not ok" with its reason, and later tests still run. `--only NAME`,
+ * `--list`, `--no-fork` (for debuggers). An unexpected warn or error in the log fails the test;
+ * test_expect_log(level) allows it.
  */
 #ifndef TESTS_HARNESS_TEST_H
 #define TESTS_HARNESS_TEST_H
@@ -28,8 +29,9 @@ void test_set_timeout(unsigned seconds);   /* for this test; default 30 */
 void test_need_timeout(unsigned seconds);  /* the same, unless it has more already */
 void test_expect_log(void); /* warnings and errors are expected from here on */
 /*
- * As long as `ms` on an idle machine: more on a machine whose processors have a queue. For promises like "gone within two seconds", which
- * are about what the product waits for and not about who else wants to compute.
+ * As long as `ms` on an idle machine: more on a machine whose processors have a queue. For promises
+ * like "gone within two seconds", which are about what the product waits for and not about who else
+ * wants to compute.
  */
 unsigned test_patience_ms(unsigned ms);
 uint64_t test_seed(

@@ -1,4 +1,7 @@
-/* The harness, seen from outside: each way in which a test can end is told, and none of them hides another. */
+/*
+ * The harness, seen from outside: each way in which a test can end is told, and none of them hides
+ * another.
+ */
 #include "test.h"
 
 #include "base/fd.h"

@@ -17,9 +17,9 @@ enum test_result {
 };
 
 /*
- * In memory shared by both processes. The child writes; the runner reads `deadline_ns` when woken, and the rest after the
- * child has ended. `claimed` makes the first failure the one that is told: threads of a test may fail together, and so may
- * processes that it forked.
+ * In memory shared by both processes. The child writes; the runner reads `deadline_ns` when woken,
+ * and the rest after the child has ended. `claimed` makes the first failure the one that is told:
+ * threads of a test may fail together, and so may processes that it forked.
  */
 struct test_report {
     _Atomic int result;           /* enum test_result */

@@ -5,7 +5,8 @@
  *   client_bulk_program views DEVICES          views of one array, and of one that lies on several devices
  *   client_bulk_program threads DEVICES        eight threads at once
  *   client_bulk_program large DEVICE [ROUNDS]  24 MiB there and back; a line when the first came back
- *   client_bulk_program late DEVICE            the same once; a line when it is there, and back after a line is read
+ *   client_bulk_program late DEVICE            the same once; a line when it is there, and back
+ *                                              after a line is read
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -116,7 +117,7 @@ static void values(int devices)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ views */
+/* -------------------------------------------------------------------------------- views */
 
 #define ROWS    600
 #define COLUMNS 1000
@@ -201,7 +202,7 @@ static void views(int devices)
     free(ones);
 }
 
-/* ------------------------------------------------------------------------------------------------ many, and large */
+/* ---------------------------------------------------------------------- many, and large */
 
 struct thread {
     pthread_t thread;

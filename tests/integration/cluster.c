@@ -18,7 +18,7 @@
 static char tag[64];
 static char folder[64];
 
-/* ------------------------------------------------------------------------------------------------ start */
+/* -------------------------------------------------------------------------------- start */
 
 static void remove_folder(void)
 {
@@ -70,7 +70,7 @@ struct plasmon_client *cluster_start(uint32_t devices)
     return cluster_start_sized(devices, 0);
 }
 
-/* ------------------------------------------------------------------------------------------------ processes */
+/* ---------------------------------------------------------------------------- processes */
 
 /* A file of /proc: NUL-separated words, and one more NUL behind. */
 static size_t read_words(pid_t pid, const char *name, char *text)
@@ -304,7 +304,7 @@ void cluster_remove(void)
     (void)nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* ------------------------------------------------------------------------------------------------ names */
+/* -------------------------------------------------------------------------------- names */
 
 static bool is_named_place(const char *path)
 {
@@ -361,9 +361,9 @@ void cluster_expect_nameless(void)
     expect_empty_folder();
 }
 
-/* ------------------------------------------------------------------------------------------------ calls */
+/* -------------------------------------------------------------------------------- calls */
 
-/* ------------------------------------------------------------------------------------------------ what hangs */
+/* --------------------------------------------------------------------------- what hangs */
 
 enum { WATCHED_MAX = 16 };
 static struct plasmon_client *watched[WATCHED_MAX]; /* by the thread that runs the test */

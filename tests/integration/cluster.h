@@ -1,12 +1,14 @@
 /*
  * Real clusters for tests: starting them, finding their processes, and knowing that all are gone.
  *
- * Every daemon inherits the environment of the client that started it. So cluster_tag() draws a random word and puts it
- * there, and whoever has it in /proc/PID/environ belongs to this test, however it was reparented. The test and its forked
- * children do not: their environment was fixed when the runner was executed. A zombie shows none, so it counts as gone.
+ * Every daemon inherits the environment of the client that started it. So cluster_tag() draws a
+ * random word and puts it there, and whoever has it in /proc/PID/environ belongs to this test,
+ * however it was reparented. The test and its forked children do not: their environment was fixed
+ * when the runner was executed. A zombie shows none, so it counts as gone.
  *
- * cluster_tag() also makes a private folder and points XDG_RUNTIME_DIR and TMPDIR at it: a name that a cluster leaves behind
- * has nowhere else to go, and other tests at the same time do not disturb.
+ * cluster_tag() also makes a private folder and points XDG_RUNTIME_DIR and TMPDIR at it: a name
+ * that a cluster leaves behind has nowhere else to go, and other tests at the same time do not
+ * disturb.
  */
 #ifndef TESTS_INTEGRATION_CLUSTER_H
 #define TESTS_INTEGRATION_CLUSTER_H
@@ -20,13 +22,16 @@
 #include "tests/harness/test.h"
 
 #define CLUSTER_WAIT_MS 60000u /* for what must happen, on a loaded machine */
-#define CLUSTER_GONE_MS \
-    2000u /* what is promised: nothing is left two seconds after the client */
+/* what is promised: nothing is left two seconds after the client */
+#define CLUSTER_GONE_MS 2000u
 
 /* Once in a test, before anything is started. */
 void cluster_tag(void);
 const char *cluster_folder(void); /* the private one */
-/* Embedded, with so many CPU devices. Tags if that was not done. device_memory 0: default; else what has no room there is not spilled. */
+/*
+ * Embedded, with so many CPU devices. Tags if that was not done. device_memory 0: default; else
+ * what has no room there is not spilled.
+ */
 struct plasmon_client *cluster_start(uint32_t devices);
 struct plasmon_client *cluster_start_sized(uint32_t devices, uint64_t device_memory);
 
@@ -51,14 +56,18 @@ void cluster_expect_ended(const char *program, unsigned timeout_ms);
 void cluster_expect_gone(unsigned timeout_ms);
 /* Kill what is left of this test, and remove the private folder with all that is in it. */
 void cluster_remove(void);
-/* Fails the test if a daemon has a file or a socket with a name in /tmp, /dev/shm, /run or the private folder. */
+/*
+ * Fails the test if a daemon has a file or a socket with a name in /tmp, /dev/shm, /run or the
+ * private folder.
+ */
 void cluster_expect_nameless(void);
 
-/* ------------------------------------------------------------------------------------------------ calls */
+/* -------------------------------------------------------------------------------- calls */
 
 /*
- * When something that CLUSTER_OK waits for does not come in time, it prints who waits for what (plasmon_doctor()), as the clients see it that
- * cluster_start() or started_join() made and that are not finished.
+ * When something that CLUSTER_OK waits for does not come in time, it prints who waits for what
+ * (plasmon_doctor()), as the clients see it that cluster_start() or started_join() made and that
+ * are not finished.
  */
 void cluster_watch(struct plasmon_client *client);
 void cluster_finish(struct plasmon_client *client);

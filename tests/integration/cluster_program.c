@@ -1,6 +1,7 @@
 /*
- * cluster_program [hold]: a user's program against the cluster that PLASMON_ADDRESS names. It multiplies two matrices and
- * says "right", or what went wrong. With `hold` it then waits for the end of its input before it finishes.
+ * cluster_program [hold]: a user's program against the cluster that PLASMON_ADDRESS names. It
+ * multiplies two matrices and says "right", or what went wrong. With `hold` it then waits for the
+ * end of its input before it finishes.
  */
 #include <plasmon/plasmon.h>
 #include <stdio.h>

@@ -1,10 +1,12 @@
 /*
- * Hostile peers of a real cluster: they speak the protocol, with messages, orders, numbers and speeds that no honest program has.
+ * Hostile peers of a real cluster: they speak the protocol, with messages, orders, numbers and
+ * speeds that no honest program has.
  *
- * All that they do follows from one seed (test_seed()), so that a failure can be repeated: --seed. Messages are made from their
- * descriptors, field by field: some fields have values that mean something to the other side (its epoch, a session, refs that exist, names of
- * functions), which the dictionary has, some the numbers at which checks go wrong, and some are noise. So every field of every message
- * of every role is tried, also one that is added later.
+ * All that they do follows from one seed (test_seed()), so that a failure can be repeated: --seed.
+ * Messages are made from their descriptors, field by field: some fields have values that mean
+ * something to the other side (its epoch, a session, refs that exist, names of functions), which
+ * the dictionary has, some the numbers at which checks go wrong, and some are noise. So every field
+ * of every message of every role is tried, also one that is added later.
  */
 #ifndef TESTS_INTEGRATION_HOSTILE_H
 #define TESTS_INTEGRATION_HOSTILE_H
@@ -16,7 +18,7 @@
 #include "tests/integration/started.h"
 #include "wire/wire.h"
 
-/* ------------------------------------------------------------------------------------------------ messages */
+/* ----------------------------------------------------------------------------- messages */
 
 #define HOSTILE_KNOWN_MAX 64
 
@@ -28,13 +30,16 @@ struct hostile_words {
 };
 void hostile_know(struct hostile_words *words, uint64_t number);
 uint64_t hostile_below(struct hostile_words *words, uint64_t limit);
-/* A message of that kind, its fields set at random; protobuf_c_message_free_unpacked() ends it. Its header is left out. */
+/*
+ * A message of that kind, its fields set at random; protobuf_c_message_free_unpacked() ends it. Its
+ * header is left out.
+ */
 ProtobufCMessage *hostile_message(struct hostile_words *words,
                                   const ProtobufCMessageDescriptor *descriptor);
 /* Change some of the bytes. */
 void hostile_scramble(struct hostile_words *words, uint8_t *bytes, size_t *io_length);
 
-/* ------------------------------------------------------------------------------------------------ streams */
+/* ------------------------------------------------------------------------------ streams */
 
 #define HOSTILE_SESSION "/plasmon.v1.Plasmon/Session"
 #define HOSTILE_WORK    "/plasmon.v1.Plasmon/Work"
@@ -47,8 +52,8 @@ struct hostile_peer {
     struct rpc_stream *stream;
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
-    bool
-        deaf; /* keeps its thread, so that nothing is read any more, until `closed` is wanted */
+    /* keeps its thread, so that nothing is read any more, until `closed` is wanted */
+    bool deaf;
     bool stopping;
     bool welcome;
     bool closed;
@@ -78,14 +83,14 @@ void hostile_header(struct hostile_peer *peer, Plasmon__V1__Header *out, bool nu
 /* The session puts refs 1 to 4: vectors of floats, the first of so many. */
 void hostile_put(struct hostile_peer *peer, uint64_t count);
 
-/* ------------------------------------------------------------------------------------------------ sockets */
+/* ------------------------------------------------------------------------------ sockets */
 
 /* A connection to "unix:/path" or "1.2.3.4:5"; -1: not now. */
 int hostile_connect(const char *address, int type);
 /* Has the other side closed it? Reads away what it said. */
 bool hostile_hung_up(int fd);
 
-/* ------------------------------------------------------------------------------------------------ what a process has */
+/* ------------------------------------------------------------------- what a process has */
 
 uint64_t hostile_resident(pid_t pid); /* bytes */
 unsigned hostile_descriptors(pid_t pid);

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 
-/* ------------------------------------------------------------------------------------------------ what it hears */
+/* ------------------------------------------------------------------------ what it hears */
 
 static void take_grant(struct hostile_peer *peer, const Plasmon__V1__BulkGrant *grant)
 {
@@ -99,7 +99,7 @@ static const struct rpc_stream_ops peer_ops = {.message  = peer_message,
                                                .writable = peer_writable,
                                                .closed   = peer_closed};
 
-/* ------------------------------------------------------------------------------------------------ what it says */
+/* ------------------------------------------------------------------------- what it says */
 
 void hostile_open(struct hostile_peer *peer, const char *path, const char *token)
 {
@@ -258,7 +258,7 @@ void hostile_put(struct hostile_peer *peer, uint64_t count)
     free(bytes);
 }
 
-/* ------------------------------------------------------------------------------------------------ sockets */
+/* ------------------------------------------------------------------------------ sockets */
 
 int hostile_connect(const char *address, int type)
 {
@@ -299,7 +299,7 @@ bool hostile_hung_up(int fd)
     return got == 0 || (errno != EAGAIN && errno != EINTR);
 }
 
-/* ------------------------------------------------------------------------------------------------ what a process has */
+/* ------------------------------------------------------------------- what a process has */
 
 uint64_t hostile_resident(pid_t pid)
 {

@@ -1,5 +1,6 @@
-# Hosts on one machine, for tests that source this with `hosts` set: network and process namespaces of their own, 10.97.0.1 to .N, joined by
-# a bridge. Skips where that is not possible. on_host, fail, and the folder $dir, which goes in the end with all that was started.
+# Hosts on one machine, for tests that source this with `hosts` set: network and process namespaces
+# of their own, 10.97.0.1 to .N, joined by a bridge. Skips where that is not possible. on_host,
+# fail, and the folder $dir, which goes in the end with all that was started.
 [ "$(id -u)" = 0 ] || { echo "SKIP: network namespaces need root"; exit 77; }
 for tool in ip unshare nsenter; do
   command -v $tool >/dev/null || { echo "SKIP: no $tool"; exit 77; }
@@ -34,7 +35,8 @@ on_host() { # on_host N NAME COMMAND..: in the background, in process namespaces
   ip netns exec "$tag-$host" unshare --pid --fork --kill-child "$@" >"$dir/$name.log" 2>&1 &
   pids+=($!)
 }
-# signal_program SIGNAL PID: to the program itself. PID is unshare, which ends when that has ended, and with it what it held: a port, say.
+# signal_program SIGNAL PID: to the program itself. PID is unshare, which ends when that has ended,
+# and with it what it held: a port, say.
 signal_program() { kill -"$1" "$(cat "/proc/$2/task/$2/children")"; }
 bulk=(--bulk-plain)
 head_tls=()

@@ -1,6 +1,7 @@
 /*
- * lane_program ROUNDS [hold]: a client of the cluster that PLASMON_ADDRESS names, which puts and gets arrays of odd sizes and compares every
- * byte. It says "right", or what went wrong. With `hold` it then says "held" and waits for the end of its input before it finishes.
+ * lane_program ROUNDS [hold]: a client of the cluster that PLASMON_ADDRESS names, which puts and
+ * gets arrays of odd sizes and compares every byte. It says "right", or what went wrong. With
+ * `hold` it then says "held" and waits for the end of its input before it finishes.
  */
 #include <plasmon/plasmon.h>
 #include <stdint.h>

@@ -1,7 +1,8 @@
-# Sourced by the tests in sh: a private runtime folder, TAP, and a cluster that ends with the test. (test_reaped, which CTest runs them
-# under, ends what a script leaves that is killed.)
+# Sourced by the tests in sh: a private runtime folder, TAP, and a cluster that ends with the test.
+# (test_reaped, which CTest runs them under, ends what a script leaves that is killed.)
 #
-# PLASMON_BIN_DIR is where the programs are. Processes of the test are known by PLASMON_TEST_TAG in their environment.
+# PLASMON_BIN_DIR is where the programs are. Processes of the test are known by PLASMON_TEST_TAG in
+# their environment.
 
 plasmon=$PLASMON_BIN_DIR/plasmon
 umask 077 # a secret that others may read is refused

@@ -1,7 +1,8 @@
 /*
- * A relay between a Unix socket and another one that lets bytes through both ways until a text passes it on the way up; from then on what that
- * connection gets back goes nowhere, as if the network had been cut behind the last word. So a test can lose the answer to a given message
- * and no other.
+ * A relay between a Unix socket and another one that lets bytes through both ways until a text
+ * passes it on the way up; from then on what that connection gets back goes nowhere, as if the
+ * network had been cut behind the last word. So a test can lose the answer to a given message and
+ * no other.
  *
  * Threads: it has one of its own; the calls below are for the thread that created it.
  */
@@ -12,7 +13,10 @@
 
 struct one_way;
 
-/* Paths of sockets; the text is looked for in the first 4 KiB of what a connection sends. The test fails if that cannot be. */
+/*
+ * Paths of sockets; the text is looked for in the first 4 KiB of what a connection sends. The test
+ * fails if that cannot be.
+ */
 struct one_way *one_way_create(const char *from, const char *to, const char *text);
 /* Has the text passed? */
 bool one_way_met(const struct one_way *relay);

@@ -1,15 +1,21 @@
 /*
- * What test_several_hosts.sh runs against a cluster of several hosts: arrays made on every device, added on every other, with views and
- * sums over fragments of several hosts; all compared with the same arithmetic here.
+ * What test_several_hosts.sh runs against a cluster of several hosts: arrays made on every device,
+ * added on every other, with views and sums over fragments of several hosts; all compared with the
+ * same arithmetic here.
  *
  *   several_hosts_program move DEVICES          everything arrives
  *   several_hosts_program pairs DEVICES         the same, without what is written in place
- *   several_hosts_program many DEVICES ELEMENTS    one array that all devices of the other hosts want at once; how long that takes
+ *   several_hosts_program many DEVICES ELEMENTS    one array that all devices of the other hosts
+ *                                                  want at once; how long that takes
  *   several_hosts_program broadcast DEVICES ELEMENTS   the same by one call
- *   several_hosts_program gather|sum DEVICES ELEMENTS  one array a device, of which each gets all, one behind the other, or their sum; likewise
- *   several_hosts_program leave DEVICES FIFO NODE  after a line on stdout that node leaves (a byte comes through FIFO); nothing is lost
- *   several_hosts_program apart DEVICES         host2 and host3 cannot reach each other: what is to go from one to the other fails, and nothing else
- *   several_hosts_program loss DEVICES FIFO     after a line on stdout a host is killed (a byte comes through FIFO); what lay there is lost,
+ *   several_hosts_program gather|sum DEVICES ELEMENTS  one array a device, of which each gets all,
+ *                                                      one behind the other, or their sum; likewise
+ *   several_hosts_program leave DEVICES FIFO NODE  after a line on stdout that node leaves (a byte
+ *                                                  comes through FIFO); nothing is lost
+ *   several_hosts_program apart DEVICES         host2 and host3 cannot reach each other: what is to
+ *                                               go from one to the other fails, and nothing else
+ *   several_hosts_program loss DEVICES FIFO     after a line on stdout a host is killed (a byte
+ *                                               comes through FIFO); what lay there is lost,
  *                                       what lies elsewhere is not, and the rest of the cluster goes on
  */
 #include <stdio.h>
@@ -358,8 +364,9 @@ static void expect_sum_of(struct plasmon_ref *ref, int64_t count, double start)
 }
 
 /*
- * Small and large ones, both ways: who needs bytes of both hosts fails, and who reads from that; who was to run on one host with those of the other runs where
- * they are; and what needs nothing of the other host goes on meanwhile.
+ * Small and large ones, both ways: who needs bytes of both hosts fails, and who reads from that;
+ * who was to run on one host with those of the other runs where they are; and what needs nothing of
+ * the other host goes on meanwhile.
  */
 static void apart(void)
 {
@@ -439,7 +446,10 @@ static void rebuild(const char *fifo)
     }
 }
 
-/* Three ways of a put - in a frame, in a few, through the worker's channel - of what is to be in two places: it outlives whatever the script kills. */
+/*
+ * Three ways of a put - in a frame, in a few, through the worker's channel - of what is to be in
+ * two places: it outlives whatever the script kills.
+ */
 static void twice(const char *fifo)
 {
     static const int64_t sizes[]       = {10, PART, LARGE};
@@ -471,7 +481,10 @@ static void twice(const char *fifo)
     }
 }
 
-/* Whole values, parts that others wrote, a snapshot of what was changed since, and a sum that still runs: all of them outlive the node. */
+/*
+ * Whole values, parts that others wrote, a snapshot of what was changed since, and a sum that still
+ * runs: all of them outlive the node.
+ */
 static void leave(const char *fifo, const char *node)
 {
     int here = device_on("host1"), there = device_on(node);
@@ -492,7 +505,10 @@ static void leave(const char *fifo, const char *node)
     must(plasmon_wait(px, (struct plasmon_ref *[]){large, before, parts, copied}, 4, 4,
                       60000, NULL, NULL),
          "wait");
-    /* A question to the head behind the sum's frame: a node that is drained takes nothing new, and those four may have been done before. */
+    /*
+     * A question to the head behind the sum's frame: a node that is drained takes nothing new, and
+     * those four may have been done before.
+     */
     free(get(ones, PART));
     word_wait("ready", fifo);
 

@@ -22,9 +22,12 @@ static pid_t daemons[DAEMONS_MAX];
 static unsigned daemon_count;
 static uid_t run_as; /* 0: as we are */
 
-/* ------------------------------------------------------------------------------------------------ programs */
+/* ----------------------------------------------------------------------------- programs */
 
-/* In the child: become the program. Only calls that are allowed between fork() and exec() in a program with threads. */
+/*
+ * In the child: become the program. Only calls that are allowed between fork() and exec() in a
+ * program with threads.
+ */
 static _Noreturn void become(const char *path, const char *const *argv, int out)
 {
     if (run_as != 0 && (setresgid(run_as, run_as, run_as) != 0 ||
@@ -163,7 +166,7 @@ const char *started_wait_log(const char *log, size_t *io_from, const char *text)
     test_fail(__FILE__, __LINE__, "no \"%s\" in %s: %s", text, log, said);
 }
 
-/* ------------------------------------------------------------------------------------------------ clusters */
+/* ----------------------------------------------------------------------------- clusters */
 
 static void end_all(void)
 {
@@ -255,7 +258,7 @@ struct plasmon_client *started_join_knowing(const char *to, uint32_t devices)
     test_fail(__FILE__, __LINE__, "no client has seen %u devices", (unsigned)devices);
 }
 
-/* ------------------------------------------------------------------------------------------------ status */
+/* ------------------------------------------------------------------------------- status */
 
 long long started_status(struct plasmon_client *client, const char *in, const char *key)
 {

@@ -96,7 +96,10 @@ TEST(on_ready_and_ready_fd_tell_once_what_became_ready)
     ASSERT_EQ(atomic_load(&now.count), 1);
 }
 
-/* More than a device has at a time, all behind one that is busy for so long. What is last of them is cancelled: true if that came in time. */
+/*
+ * More than a device has at a time, all behind one that is busy for so long. What is last of them
+ * is cancelled: true if that came in time.
+ */
 static bool cancel_behind(struct plasmon_client *client, int64_t busy_us)
 {
     struct plasmon_ref *busy = cluster_put(client, 10, 0, PLASMON_ANYWHERE), *task;

@@ -1,5 +1,6 @@
 /*
- * Wrong calls fail where they are made, with a text that helps; wrong peers lose their own connection and nobody else's.
+ * Wrong calls fail where they are made, with a text that helps; wrong peers lose their own
+ * connection and nobody else's.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -16,7 +17,7 @@
 #include "tests/integration/started.h"
 #include "wire/wire.h"
 
-/* ------------------------------------------------------------------------------------------------ calls */
+/* -------------------------------------------------------------------------------- calls */
 
 static plasmon_status_t submit(struct plasmon_client *client, const char *function,
                                struct plasmon_arg *args, uint32_t arg_count,
@@ -128,7 +129,7 @@ TEST(a_full_device_says_so_and_works_again_after_a_release)
     plasmon_finish(client);
 }
 
-/* ------------------------------------------------------------------------------------------------ connecting */
+/* --------------------------------------------------------------------------- connecting */
 
 TEST(an_address_where_nobody_is_fails_in_time)
 {
@@ -177,8 +178,8 @@ TEST(wrong_options_are_named)
 }
 
 /*
- * A variable that a daemon of a private cluster refuses: what that one said is the cause, and it is the first of many words when the others
- * say what came of it.
+ * A variable that a daemon of a private cluster refuses: what that one said is the cause, and it is
+ * the first of many words when the others say what came of it.
  */
 static void expect_named(const char *variable, const char *value)
 {
@@ -218,7 +219,7 @@ TEST(a_variable_that_every_worker_refuses_is_named)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
-/* ------------------------------------------------------------------------------------------------ a cluster with names */
+/* ----------------------------------------------------------------- a cluster with names */
 
 /* A head with the token "right" and one CPU device; ends with the test. */
 static void start_cluster(void)
@@ -256,7 +257,7 @@ TEST(a_wrong_token_is_refused_by_name)
     plasmon_finish(client);
 }
 
-/* ------------------------------------------------------------------------------------------------ raw streams */
+/* -------------------------------------------------------------------------- raw streams */
 
 /* A peer that says what it likes. */
 struct raw {
@@ -476,7 +477,7 @@ TEST(an_oversized_message_ends_that_session_only)
     free(bytes);
 }
 
-/* ------------------------------------------------------------------------------------------------ the store's socket */
+/* ------------------------------------------------------------------- the store's socket */
 
 static int connect_store(void)
 {

@@ -1,5 +1,6 @@
 /*
- * A machine that lacks something: a library, a driver, a permission, room on a disk. Each is said by name, with what to do.
+ * A machine that lacks something: a library, a driver, a permission, room on a disk. Each is said
+ * by name, with what to do.
  */
 #include <link.h>
 #include <stdbool.h>
@@ -24,7 +25,7 @@ static plasmon_status_t try_start(const char *gpus, uint32_t timeout_ms)
     return plasmon_init(&options, &client);
 }
 
-/* ------------------------------------------------------------------------------------------------ libraries */
+/* ---------------------------------------------------------------------------- libraries */
 
 TEST(gpus_that_are_not_there_are_told_with_what_to_do)
 {
@@ -116,7 +117,7 @@ TEST(doctor_says_why_there_is_no_gpu)
     ASSERT_CONTAINS(said, "CPU devices will be used");
 }
 
-/* ------------------------------------------------------------------------------------------------ permissions */
+/* -------------------------------------------------------------------------- permissions */
 
 /* As somebody who is not root, which the tests often are. */
 static int run_unprivileged(const char *const *argv, char *out, size_t out_bytes)
@@ -204,7 +205,7 @@ TEST(a_runtime_folder_that_others_may_write_is_refused)
     ASSERT_EQ(cluster_count(""), 0);
 }
 
-/* ------------------------------------------------------------------------------------------------ full disks */
+/* --------------------------------------------------------------------------- full disks */
 
 TEST(results_that_find_no_room_are_an_error_that_names_the_file)
 {

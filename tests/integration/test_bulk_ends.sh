@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Transfers between hosts while workers of either side are killed and stopped in every named place of the bulk channel, and while two hosts
-# cannot reach each other: everything arrives, nobody's worker ends but those, and the pairs work again.
+# Transfers between hosts while workers of either side are killed and stopped in every named place
+# of the bulk channel, and while two hosts cannot reach each other: everything arrives, nobody's
+# worker ends but those, and the pairs work again.
 #   test_bulk_ends.sh BIN_DIR PROGRAM
 set -u
 bin=${1:?usage: test_bulk_ends.sh BIN_DIR PROGRAM}
@@ -9,9 +10,11 @@ hosts=3
 . "$(dirname "$0")/hosts.sh"
 
 on_host 1 head "$bin/plasmon-head" --listen 10.97.0.1:7070
-# Sender: before a frame, in the middle of its bytes, behind the last, when the answer is there. Receiver: behind a frame, in the middle of its
-# bytes, behind the last, when who waits may go on, behind the answer. Each place kills one worker, stops another: the first of a device, the next one,
-# and so on. A stopped one is fenced by its store. (The second device of a host gets what the first one has from there.) Device 3 looks on.
+# Sender: before a frame, in the middle of its bytes, behind the last, when the answer is there.
+# Receiver: behind a frame, in the middle of its bytes, behind the last, when who waits may go on,
+# behind the answer. Each place kills one worker, stops another: the first of a device, the next
+# one, and so on. A stopped one is fenced by its store. (The second device of a host gets what the
+# first one has from there.) Device 3 looks on.
 export PLASMON_FAULT
 ends() { # DEVICE PLACE=END..: one after the other
   local device=$1 incarnation=0 armed=""

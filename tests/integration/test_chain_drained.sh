@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Four hosts, a network of 200 Mbit/s each, no lineage. One large array of the first that the others want goes along a chain of hosts, and a host in the middle leaves
-# while it passes on: it is drained; another time its store gets SIGTERM. No reader fails, the store ends, and nothing is moved twice: each host gets the array
-# once, and the only other thing that moves is what the task made on the host that leaves.
+# Four hosts, a network of 200 Mbit/s each, no lineage. One large array of the first that the others
+# want goes along a chain of hosts, and a host in the middle leaves while it passes on: it is
+# drained; another time its store gets SIGTERM. No reader fails, the store ends, and nothing is
+# moved twice: each host gets the array once, and the only other thing that moves is what the task
+# made on the host that leaves.
 #   test_chain_drained.sh BIN_DIR PROGRAM
 set -u
 bin=${1:?usage: test_chain_drained.sh BIN_DIR PROGRAM}

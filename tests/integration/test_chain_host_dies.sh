@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Four hosts, a network of 200 Mbit/s each, no lineage. One large array of the first that the others want goes along a chain of hosts; the one in the middle dies
-# while it passes on. Who is behind it has lost nothing: all readers get what they want, from a host that has it.
+# Four hosts, a network of 200 Mbit/s each, no lineage. One large array of the first that the others
+# want goes along a chain of hosts; the one in the middle dies while it passes on. Who is behind it
+# has lost nothing: all readers get what they want, from a host that has it.
 #   test_chain_host_dies.sh BIN_DIR PROGRAM
 set -u
 bin=${1:?usage: test_chain_host_dies.sh BIN_DIR PROGRAM}

@@ -1,5 +1,6 @@
 #!/bin/sh
-# test_check.sh CHECK: what tools/check makes of tests that fail, in a project of its own that compiles nothing.
+# test_check.sh CHECK: what tools/check makes of tests that fail, in a project of its own that
+# compiles nothing.
 set -eu
 check=$1
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A client on a host without devices, whose puts and gets go straight to and from the workers of another host: by every dtype and size, from
-# many threads, while workers end in the middle of them, when a client is killed, and when the workers cannot be reached.
+# A client on a host without devices, whose puts and gets go straight to and from the workers of
+# another host: by every dtype and size, from many threads, while workers end in the middle of them,
+# when a client is killed, and when the workers cannot be reached.
 #   test_client_bulk.sh BIN_DIR PROGRAM [tls]     tls: encrypted, and through pinned slots as on GPUs
 set -u
 bin=${1:?usage: test_client_bulk.sh BIN_DIR PROGRAM [tls]}
@@ -30,7 +31,8 @@ until_true() { # COMMAND..: within a minute
 both_up() { [ "$(on_client "$bin/plasmon" status --json 2>/dev/null | grep -o '"state": *"up"' | wc -l)" = 2 ]; }
 
 on_host 1 head "$bin/plasmon-head" --listen 10.97.0.1:7070 "${head_tls[@]}"
-# A put: in the middle of a part, twice, and when all of it is there and nobody was told. A get: behind what announces a part.
+# A put: in the middle of a part, twice, and when all of it is there and nobody was told. A get:
+# behind what announces a part.
 export PLASMON_FAULT=worker0.1/transfer.bulk_client_half:4=kill,worker0.2/transfer.bulk_client_half:2=stop
 PLASMON_FAULT=$PLASMON_FAULT,worker0.3/transfer.bulk_client_done=stop
 PLASMON_FAULT=$PLASMON_FAULT,worker1.1/transfer.bulk_client_part:5=kill,worker1.2/transfer.bulk_client_part:0=stop

@@ -1,8 +1,10 @@
 /*
- * Clients that are stopped and killed in named places of each way of their bytes: in messages, over the bulk channel, through a lane; while they put,
- * and while they get. Nobody else is disturbed, no worker ends. Who was stopped for longer than the bulk channel's deadline (a second and four times
- * what a part should take) and goes on has the right bytes in the end; of who was killed nothing is left, and the ways work again. (Their workers are
- * stopped and killed in test_transfers, test_client_bulk.sh and test_lanes.sh.)
+ * Clients that are stopped and killed in named places of each way of their bytes: in messages, over
+ * the bulk channel, through a lane; while they put, and while they get. Nobody else is disturbed,
+ * no worker ends. Who was stopped for longer than the bulk channel's deadline (a second and four
+ * times what a part should take) and goes on has the right bytes in the end; of who was killed
+ * nothing is left, and the ways work again. (Their workers are stopped and killed in
+ * test_transfers, test_client_bulk.sh and test_lanes.sh.)
  */
 #include <poll.h>
 #include <signal.h>
@@ -58,7 +60,7 @@ static void cluster_begin(void)
                          "--bulk-address", "127.0.0.1", "--bulk-plain");
 }
 
-/* ------------------------------------------------------------------------------------------------ there and back */
+/* ----------------------------------------------------------------------- there and back */
 
 static uint64_t word_at(uint64_t i, uint64_t seed)
 {
@@ -85,7 +87,10 @@ static void round_trip(struct plasmon_client *client, uint64_t seed)
     free(to);
 }
 
-/* A process that ends with 0 when its bytes came back right; in its place it gets the signal. Before this process has a client. */
+/*
+ * A process that ends with 0 when its bytes came back right; in its place it gets the signal.
+ * Before this process has a client.
+ */
 static pid_t victim_start(const struct place *place, const char *end, uint64_t seed)
 {
     struct plasmon_client *client;
@@ -142,8 +147,8 @@ static void others_work(uint64_t ns)
 }
 
 /*
- * Each to its place. One that ends well without having come there went another way, because that was refused to it for the moment (a handshake took too
- * long on a loaded machine): it begins anew.
+ * Each to its place. One that ends well without having come there went another way, because that
+ * was refused to it for the moment (a handshake took too long on a loaded machine): it begins anew.
  */
 static void victims_start(pid_t *victims, const char *end)
 {
@@ -166,7 +171,7 @@ static void victims_start(pid_t *victims, const char *end)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ claims */
+/* ------------------------------------------------------------------------------- claims */
 
 TEST(clients_that_are_stopped_disturb_nobody_and_go_on_afterwards)
 {

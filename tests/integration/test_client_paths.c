@@ -1,6 +1,7 @@
 /*
- * The ways of a client's bytes: mapped, staged through a lane, and by messages. Each moves the same bytes, of any size and shape; the
- * staged one goes on when the worker is replaced in the middle, and ends when the store is gone.
+ * The ways of a client's bytes: mapped, staged through a lane, and by messages. Each moves the same
+ * bytes, of any size and shape; the staged one goes on when the worker is replaced in the middle,
+ * and ends when the store is gone.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -151,7 +152,7 @@ TEST(an_unknown_path_is_refused_by_name)
     ASSERT_CONTAINS(plasmon_error(NULL), "express");
 }
 
-/* ------------------------------------------------------------------------------------------------ views */
+/* -------------------------------------------------------------------------------- views */
 
 #define ROWS    400
 #define COLUMNS 3000
@@ -309,7 +310,7 @@ TEST(a_name_published_from_a_view_can_be_mapped)
     published_view("mapped");
 }
 
-/* ------------------------------------------------------------------------------------------------ small values */
+/* ------------------------------------------------------------------------- small values */
 
 static struct plasmon_ref *small_result(struct plasmon_client *client, double value,
                                         int device)
@@ -391,7 +392,7 @@ TEST(a_get_of_what_will_fail_says_why)
     plasmon_finish(client);
 }
 
-/* ------------------------------------------------------------------------------------------------ at the same time */
+/* --------------------------------------------------------------------- at the same time */
 
 struct user {
     struct plasmon_client *client;
@@ -429,7 +430,7 @@ TEST(threads_that_find_no_slot_wait_for_one)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
-/* ------------------------------------------------------------------------------------------------ death */
+/* -------------------------------------------------------------------------------- death */
 
 TEST(a_transfer_goes_on_when_its_worker_is_replaced_in_the_middle)
 {
@@ -492,7 +493,7 @@ TEST(a_put_ends_when_the_store_is_killed_in_the_middle)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
-/* ------------------------------------------------------------------------------------------------ failure */
+/* ------------------------------------------------------------------------------ failure */
 
 TEST(a_put_that_finds_no_memory_fails_and_leaves_nothing_open)
 {

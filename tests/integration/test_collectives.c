@@ -1,9 +1,10 @@
 /*
- * Collectives on CPU devices against plain loops, to the bit: all kinds, dtypes and operations, one to four devices, sizes below and above what
- * goes in one step, views, in place; what fails, fails as a whole; wrong calls say what is wrong; workers may die in between.
+ * Collectives on CPU devices against plain loops, to the bit: all kinds, dtypes and operations, one
+ * to four devices, sizes below and above what goes in one step, views, in place; what fails, fails
+ * as a whole; wrong calls say what is wrong; workers may die in between.
  *
- * Built twice: for CPU devices, and (COLLECTIVES_OF_GPUS: test_collectives_cuda) for up to four GPUs; there a test that wants more of them than
- * there are is skipped.
+ * Built twice: for CPU devices, and (COLLECTIVES_OF_GPUS: test_collectives_cuda) for up to four
+ * GPUs; there a test that wants more of them than there are is skipped.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -49,7 +50,7 @@ static struct plasmon_client *start(uint32_t devices)
 }
 #endif
 
-/* ------------------------------------------------------------------------------------------------ values */
+/* ------------------------------------------------------------------------------- values */
 
 static size_t bytes_of(plasmon_dtype_t dtype)
 {
@@ -145,7 +146,7 @@ static float fold(plasmon_reduce_t op, const float *x, uint32_t count)
     return op == PLASMON_REDUCE_AVG && count > 1 ? out * (float)(1.0 / count) : out;
 }
 
-/* ------------------------------------------------------------------------------------------------ a case */
+/* ------------------------------------------------------------------------------- a case */
 
 struct set {
     struct plasmon_client *client;
@@ -241,7 +242,7 @@ static void expect_and_release(const struct set *set, struct plasmon_ref **refs,
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ kinds */
+/* -------------------------------------------------------------------------------- kinds */
 
 static void check_reductions(const struct set *set, plasmon_reduce_t op,
                              plasmon_collective_way_t way)
@@ -485,7 +486,10 @@ static void expect_by_nccl(struct plasmon_client *client, unsigned long long par
     }
 }
 
-/* Element k of member i is 1000000 i + k: its parts are summed, one a device; then all are gathered on each. */
+/*
+ * Element k of member i is 1000000 i + k: its parts are summed, one a device; then all are gathered
+ * on each.
+ */
 static void check_parts(struct plasmon_client *client, uint32_t count)
 {
     enum { PART = 3001, COUNT = 4 };
@@ -567,7 +571,7 @@ TEST(four_devices_reduce_together_by_nccl)
     check_together(4);
 }
 
-/* ------------------------------------------------------------------------------------------------ views, in place */
+/* ---------------------------------------------------------------------- views, in place */
 
 /* Row i of a matrix, from column 3 on, with steps. */
 static struct plasmon_ref *row_view(struct plasmon_client *client, struct plasmon_ref *ref,
@@ -668,7 +672,10 @@ TEST(results_may_take_the_place_of_the_members)
     cluster_expect_gone(GONE_MS);
 }
 
-/* All members are read before any result is written: gather into arrays of which the members are parts, and rotate parts among them. */
+/*
+ * All members are read before any result is written: gather into arrays of which the members are
+ * parts, and rotate parts among them.
+ */
 TEST(members_may_be_parts_of_results)
 {
     enum { COUNT = 4, PART = 30 };
@@ -704,7 +711,7 @@ TEST(members_may_be_parts_of_results)
     cluster_expect_gone(GONE_MS);
 }
 
-/* ------------------------------------------------------------------------------------------------ failures */
+/* ----------------------------------------------------------------------------- failures */
 
 TEST(a_member_that_fails_fails_every_result)
 {
@@ -889,9 +896,12 @@ TEST(wrong_calls_say_what_is_wrong)
     cluster_expect_gone(GONE_MS);
 }
 
-/* ------------------------------------------------------------------------------------------------ deaths */
+/* ------------------------------------------------------------------------------- deaths */
 
-/* Sums of sums: after `rounds` each element is what it was times their count to the power of them, modulo 2^64. */
+/*
+ * Sums of sums: after `rounds` each element is what it was times their count to the power of them,
+ * modulo 2^64.
+ */
 static void check_deaths(bool in_place, int count)
 {
     enum { COUNT = 4, ROUNDS = 16, ELEMENTS = 100003 };

@@ -1,6 +1,7 @@
 /*
- * `plasmon doctor` of a cluster: each cause of a standstill is made on CPU devices, and found in the text with what to do about it. Asked
- * again and again until it says so, or a deadline of a minute is over: what it tells depends on how far the others have come.
+ * `plasmon doctor` of a cluster: each cause of a standstill is made on CPU devices, and found in
+ * the text with what to do about it. Asked again and again until it says so, or a deadline of a
+ * minute is over: what it tells depends on how far the others have come.
  */
 #include <poll.h>
 #include <signal.h>

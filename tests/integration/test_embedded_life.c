@@ -1,8 +1,9 @@
 /*
- * A private cluster leaves nothing behind, however its client ends: no process two seconds later, no name at any time.
+ * A private cluster leaves nothing behind, however its client ends: no process two seconds later,
+ * no name at any time.
  *
- * The client is a forked process, so that the test can look on from outside. It says "up" through a pipe once its cluster
- * has done some work.
+ * The client is a forked process, so that the test can look on from outside. It says "up" through a
+ * pipe once its cluster has done some work.
  */
 #include <pthread.h>
 #include <poll.h>

@@ -1,6 +1,7 @@
 /*
- * Each daemon of a cluster that has worked ends by SIGTERM with status 0, and has lost no memory: what the leak sanitizer (in the asan build) would
- * report is in a daemon's log, and is its exit status.
+ * Each daemon of a cluster that has worked ends by SIGTERM with status 0, and has lost no memory:
+ * what the leak sanitizer (in the asan build) would report is in a daemon's log, and is its exit
+ * status.
  */
 #include <poll.h>
 #include <signal.h>

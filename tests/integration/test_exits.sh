@@ -1,9 +1,11 @@
 #!/bin/sh
-# test_exits.sh EXAMPLES PROGRAM: how each program ends - with work done, with a mistake in its command line, without a head, with a wrong token, by a
-# signal in the middle of work - it ends with the status that says so, within its time, and loses no memory.
+# test_exits.sh EXAMPLES PROGRAM: how each program ends - with work done, with a mistake in its
+# command line, without a head, with a wrong token, by a signal in the middle of work - it ends with
+# the status that says so, within its time, and loses no memory.
 #
-# What was lost is told by the leak sanitizer in a build with the address sanitizer; without it the test still is about statuses and about who
-# remains. PLASMON_EXITS_UNDER runs everything but the store and its workers under something else, for example
+# What was lost is told by the leak sanitizer in a build with the address sanitizer; without it the
+# test still is about statuses and about who remains. PLASMON_EXITS_UNDER runs everything but the
+# store and its workers under something else, for example
 #
 #   PLASMON_EXITS_UNDER='valgrind -q --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite --error-exitcode=99'
 #
@@ -170,7 +172,8 @@ sum_of() {
     PLASMON_TOKEN=secret-of-the-test "$plasmon" status --address "$here" --json |
         /usr/bin/python3 -c 'import json, sys; status = json.load(sys.stdin); print(sum(status[of] for of in sys.argv[1:]))' "$@"
 }
-# OF BEFORE: until that figure of the cluster is another one, by which the command is at work. One that ends before is seen by who waits for it.
+# OF BEFORE: until that figure of the cluster is another one, by which the command is at work. One
+# that ends before is seen by who waits for it.
 at_work() {
     for _ in $(seq 600); do
         [ "$(sum_of "$1")" = "$2" ] || return 0

@@ -1,6 +1,7 @@
 /*
- * Values that one client publishes before they are made, and another one looks up: plasmon_state(), plasmon_wait() and plasmon_on_ready() tell it what
- * becomes of them. A worker that is stopped makes nothing, for as long as is needed; its store is stopped, too, or it would replace it.
+ * Values that one client publishes before they are made, and another one looks up: plasmon_state(),
+ * plasmon_wait() and plasmon_on_ready() tell it what becomes of them. A worker that is stopped
+ * makes nothing, for as long as is needed; its store is stopped, too, or it would replace it.
  */
 #include <poll.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /*
- * Disks and limits that are full: whoever needs the room says which file and why, and leaves nothing half done or running; who only
- * wanted to keep a log or a cache goes on without.
+ * Disks and limits that are full: whoever needs the room says which file and why, and leaves
+ * nothing half done or running; who only wanted to keep a log or a cache goes on without.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static void expect_told(const char *said, const char *file)
     ASSERT_CONTAINS(said, "No space left on device");
 }
 
-/* ------------------------------------------------------------------------------------------------ runtime folder */
+/* ----------------------------------------------------------------------- runtime folder */
 
 TEST(a_start_without_room_for_its_record_names_the_file_and_leaves_nothing_running)
 {
@@ -90,7 +90,7 @@ TEST(a_cluster_whose_log_disk_fills_up_goes_on_and_can_be_stopped)
     ASSERT_EQ(cluster_count(""), 0);
 }
 
-/* ------------------------------------------------------------------------------------------------ results */
+/* ------------------------------------------------------------------------------ results */
 
 static void expect_bench_told(const char *option, const char *name)
 {
@@ -155,11 +155,11 @@ TEST(a_matrix_larger_than_the_disk_names_the_file)
     expect_told(said, c);
 }
 
-/* ------------------------------------------------------------------------------------------------ shared memory */
+/* ------------------------------------------------------------------------ shared memory */
 
 /*
- * Memory by descriptor has no disk, but RLIMIT_FSIZE bounds it. What is over it is an error of the call; no daemon, and no program that
- * uses the library, is killed by SIGXFSZ.
+ * Memory by descriptor has no disk, but RLIMIT_FSIZE bounds it. What is over it is an error of the
+ * call; no daemon, and no program that uses the library, is killed by SIGXFSZ.
  */
 static void limit_files(rlim_t bytes)
 {

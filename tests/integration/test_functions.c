@@ -1,6 +1,6 @@
 /*
- * Functions that a program defines, on real clusters of CPU devices: C text and libraries, what is refused and when, who hears of
- * it, and that they survive the death of a worker.
+ * Functions that a program defines, on real clusters of CPU devices: C text and libraries, what is
+ * refused and when, who hears of it, and that they survive the death of a worker.
  */
 #include <poll.h>
 #include <stdbool.h>
@@ -501,7 +501,7 @@ TEST(a_session_may_define_a_thousand_and_no_text_over_a_mebibyte)
     plasmon_finish(client);
 }
 
-/* ------------------------------------------------------------------------------------------------ checks */
+/* ------------------------------------------------------------------------------- checks */
 
 static struct plasmon_client *checked(void)
 {

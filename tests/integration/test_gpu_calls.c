@@ -1,6 +1,7 @@
 /*
- * What a GPU's worker asks of the driver, and that the results are right: with real processes, and a driver that counts and has no GPU
- * (tests/harness/gpu/fake_cuda.h). What a call costs on a GPU is for bench/; that there is none too many can be seen anywhere.
+ * What a GPU's worker asks of the driver, and that the results are right: with real processes, and
+ * a driver that counts and has no GPU (tests/harness/gpu/fake_cuda.h). What a call costs on a GPU
+ * is for bench/; that there is none too many can be seen anywhere.
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -38,11 +39,12 @@ struct gpu {
     char path[256];
 };
 
-/* ------------------------------------------------------------------------------------------------ counting */
+/* ----------------------------------------------------------------------------- counting */
 
 /*
- * A GPU hears of the other's memory when that grows, and maps it beside its work. So nothing is counted before each chunk that was made is mapped by both:
- * a handle is released when a chunk is made, and when it is mapped.
+ * A GPU hears of the other's memory when that grows, and maps it beside its work. So nothing is
+ * counted before each chunk that was made is mapped by both: a handle is released when a chunk is
+ * made, and when it is mapped.
  */
 static void wait_mapped(const struct gpu *gpu)
 {
@@ -66,7 +68,10 @@ static uint64_t counted(const struct gpu *gpu, const char *name)
     return fake_counts_of(gpu->calls, name) - fake_counts_of(&gpu->before, name);
 }
 
-/* Since count_begin() nothing was called but what the list names, and what asks without giving the device anything to do. */
+/*
+ * Since count_begin() nothing was called but what the list names, and what asks without giving the
+ * device anything to do.
+ */
 static void expect_only(const struct gpu *gpu, const char *const *allowed)
 {
     static const char *const always[] = {"cuCtxGetCurrent", "cuCtxSetCurrent",
@@ -89,7 +94,7 @@ static void expect_only(const struct gpu *gpu, const char *const *allowed)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ a cluster */
+/* ---------------------------------------------------------------------------- a cluster */
 
 static void start_by(struct gpu *gpu, uint32_t devices, const char *transfer)
 {
@@ -146,7 +151,10 @@ static void link_define(struct gpu *gpu)
     CLUSTER_OK(status);
 }
 
-/* times 0: by a call of its own. Else so many by one message, so that they come to the worker together whatever the machine does. */
+/*
+ * times 0: by a call of its own. Else so many by one message, so that they come to the worker
+ * together whatever the machine does.
+ */
 static void link_submit_sized(struct gpu *gpu, struct plasmon_ref *x, int64_t n, int device,
                               uint32_t times)
 {
@@ -199,7 +207,7 @@ static void expect_values(struct gpu *gpu, struct plasmon_ref *x, float first)
     expect_values_sized(gpu, x, N, first);
 }
 
-/* ------------------------------------------------------------------------------------------------ tests */
+/* -------------------------------------------------------------------------------- tests */
 
 TEST(a_launch_is_its_kernel_and_one_word)
 {
@@ -325,7 +333,10 @@ TEST(a_long_chain_is_few_launches)
     finish(&gpu);
 }
 
-/* Of the launches of text each one in a chain but its first, and of a replay each one but its first, may begin while the one before it runs. */
+/*
+ * Of the launches of text each one in a chain but its first, and of a replay each one but its
+ * first, may begin while the one before it runs.
+ */
 static void count_early(struct gpu *gpu, uint64_t *out_chain, uint64_t *out_replay)
 {
     struct plasmon_graph *graph;
@@ -406,7 +417,10 @@ static plasmon_status_t run_with_shared(struct gpu *gpu, uint32_t shared_bytes)
     return status;
 }
 
-/* The driver without a GPU suggests 256 threads, and with 40000 bytes of shared memory 2048, which no block has. */
+/*
+ * The driver without a GPU suggests 256 threads, and with 40000 bytes of shared memory 2048, which
+ * no block has.
+ */
 TEST(the_block_that_is_chosen_suits_the_shared_memory_of_the_call)
 {
     struct gpu gpu;
@@ -447,7 +461,10 @@ static void sums_submit(struct gpu *gpu, struct plasmon_ref *y, struct plasmon_r
     CLUSTER_OK(plasmon_submit_index(gpu->client, &call, &space, NULL, NULL));
 }
 
-/* The catalogue's own kernels, too. (The driver has no GPU to run them on: tests/gpu and bench/ look at their results.) */
+/*
+ * The catalogue's own kernels, too. (The driver has no GPU to run them on: tests/gpu and bench/
+ * look at their results.)
+ */
 TEST(a_long_chain_of_the_catalogue_is_few_launches)
 {
     struct gpu gpu;
@@ -516,8 +533,9 @@ static struct plasmon_ref *sort_submit(struct gpu *gpu, struct plasmon_ref *x)
 }
 
 /*
- * A sort is 14 kernels, so fewer sorts than launches may be on a device fill a stream: who enqueues must stop before the driver stops him,
- * for he also hears of ends and says that the worker is well. (Each kernel is a launch: where they go in as chains, it takes a library's to fill one.)
+ * A sort is 14 kernels, so fewer sorts than launches may be on a device fill a stream: who enqueues
+ * must stop before the driver stops him, for he also hears of ends and says that the worker is
+ * well. (Each kernel is a launch: where they go in as chains, it takes a library's to fill one.)
  */
 TEST(a_long_queue_of_heavy_calls_never_blocks_in_the_driver)
 {
@@ -595,7 +613,10 @@ TEST(a_replay_is_one_call_and_one_word)
     finish(&gpu);
 }
 
-/* Independent calls on large arrays of the other GPU: each has its own copy, and waits for no other one's. Later all are there. */
+/*
+ * Independent calls on large arrays of the other GPU: each has its own copy, and waits for no other
+ * one's. Later all are there.
+ */
 TEST(a_replay_whose_inputs_come_is_a_call_for_each_component_and_then_one)
 {
     static const char *const allowed[] = {"cuGraphLaunch", "cuStreamWriteValue64", NULL};
@@ -643,7 +664,10 @@ TEST(a_replay_whose_inputs_come_is_a_call_for_each_component_and_then_one)
     finish(&gpu);
 }
 
-/* Its report must say which launch it is: that costs each replay one word more, and is no reason not to capture it. */
+/*
+ * Its report must say which launch it is: that costs each replay one word more, and is no reason
+ * not to capture it.
+ */
 TEST(a_replay_of_a_function_that_judges_its_data_is_one_call_and_two_words)
 {
     static const char *const allowed[] = {"cuGraphLaunch", "cuStreamWriteValue64", NULL};
@@ -665,9 +689,12 @@ TEST(a_replay_of_a_function_that_judges_its_data_is_one_call_and_two_words)
     CLUSTER_OK(plasmon_submit(gpu.client, &call, results, NULL));
     CLUSTER_OK(plasmon_graph_end(gpu.client, graph));
     replay(&gpu, graph); /* is captured */
-    replay(
-        &gpu,
-        graph); /* is the first that overwrites something behind a join, and says that it begins (worker/begun.c) */
+    replay(&gpu,
+           /*
+         * is the first that overwrites something behind a join, and says that it begins
+         * (worker/begun.c)
+         */
+           graph);
 
     count_begin(&gpu);
     for (int i = 0; i < REPLAYS; i++) {
@@ -684,7 +711,10 @@ TEST(a_replay_of_a_function_that_judges_its_data_is_one_call_and_two_words)
     finish(&gpu);
 }
 
-/* To the other device, which makes one copy of it: by an engine, or, of little, by a kernel beside its own. */
+/*
+ * To the other device, which makes one copy of it: by an engine, or, of little, by a kernel beside
+ * its own.
+ */
 static void goes_in_one_copy(int64_t n, uint64_t engine, uint64_t kernels)
 {
     struct gpu gpu;
@@ -777,8 +807,8 @@ TEST(a_worker_that_follows_a_dead_one_starts_cublas_when_a_product_wants_it)
 }
 
 /*
- * Large host memory is registered in pieces, between which others' launches get their turn, and a copy may not reach over the end of one: the driver refuses it. So
- * it is cut there.
+ * Large host memory is registered in pieces, between which others' launches get their turn, and a
+ * copy may not reach over the end of one: the driver refuses it. So it is cut there.
  */
 TEST(a_copy_of_large_host_memory_is_cut_where_a_registered_piece_ends)
 {
@@ -821,8 +851,9 @@ TEST(a_copy_of_large_host_memory_is_cut_where_a_registered_piece_ends)
 }
 
 /*
- * x on one GPU and y on the other, each added to the other one in turn. Before it changes, each would have to wait for the other GPU's copy of it; but it waits for what was
- * made of that, and its GPU says that its copy was seen to be done before.
+ * x on one GPU and y on the other, each added to the other one in turn. Before it changes, each
+ * would have to wait for the other GPU's copy of it; but it waits for what was made of that, and
+ * its GPU says that its copy was seen to be done before.
  */
 TEST(what_another_gpu_has_read_is_not_waited_for_when_what_it_made_of_that_is)
 {
@@ -849,7 +880,10 @@ TEST(what_another_gpu_has_read_is_not_waited_for_when_what_it_made_of_that_is)
     while (counted(&gpu, "cuLaunchKernel") < 4 * ROUNDS) { /* and two copies a round */
         usleep(1000);
     }
-    /* One for each copy, and a few where a launch was looked at a moment before it said what it stands for; without that there are nearly 4 a round. */
+    /*
+     * One for each copy, and a few where a launch was looked at a moment before it said what it
+     * stands for; without that there are nearly 4 a round.
+     */
     ASSERT_TRUE(counted(&gpu, "cuStreamWaitValue64") < 3 * ROUNDS);
     ASSERT_EQ(unlink(gate), 0);
     wait_for(&gpu, x);
@@ -874,8 +908,9 @@ static struct plasmon_ref *touch(struct gpu *gpu, struct plasmon_ref *ref, int d
 }
 
 /*
- * Beside NCCL's own calls. A send: what it did is noted, and written beside the lane; its launch waits, and writes its word, in one call. A receive
- * notes, waits for that, and has one call for five words. The function waits for the receive, begins, and has a word.
+ * Beside NCCL's own calls. A send: what it did is noted, and written beside the lane; its launch
+ * waits, and writes its word, in one call. A receive notes, waits for that, and has one call for
+ * five words. The function waits for the receive, begins, and has a word.
  */
 TEST(half_of_a_transfer_by_a_pair_is_a_few_calls)
 {

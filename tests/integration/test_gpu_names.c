@@ -1,6 +1,7 @@
 /*
- * Which GPUs a machine's store takes: by number and by name, with gaps, MIG devices, and in each compute mode. With real processes and a driver that has
- * no GPU (tests/harness/gpu/fake_cuda.h), which takes CUDA_VISIBLE_DEVICES as the driver does.
+ * Which GPUs a machine's store takes: by number and by name, with gaps, MIG devices, and in each
+ * compute mode. With real processes and a driver that has no GPU (tests/harness/gpu/fake_cuda.h),
+ * which takes CUDA_VISIBLE_DEVICES as the driver does.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -60,7 +61,10 @@ static void expect_devices(struct plasmon_client *client, uint32_t wanted,
     }
 }
 
-/* What lies on one device, read on another, and its bytes; the route that it went by is in the status, with all copies so far. (Kernels of this driver do nothing.) */
+/*
+ * What lies on one device, read on another, and its bytes; the route that it went by is in the
+ * status, with all copies so far. (Kernels of this driver do nothing.)
+ */
 static void move(struct plasmon_client *client, const char *route, unsigned copies)
 {
     struct plasmon_ref *here = cluster_put(client, 1 << 20, 5, 0);
@@ -171,7 +175,10 @@ TEST(gpus_for_one_process_each_have_their_worker_also_the_next_one)
     finish(client);
 }
 
-/* One of three is another program's, which does not end: the others serve, nobody waits for it long, and what is wrong is said. */
+/*
+ * One of three is another program's, which does not end: the others serve, nobody waits for it
+ * long, and what is wrong is said.
+ */
 TEST(a_gpu_that_another_program_keeps_is_left_out)
 {
     char path[300], text[8192];
@@ -309,7 +316,10 @@ TEST(doctor_says_which_worker_and_which_pinned_memory_is_far_from_its_gpu)
     finish(client);
 }
 
-/* What the file of that name in a process's folder of /proc says, or the line of it that has both texts; "": nothing. */
+/*
+ * What the file of that name in a process's folder of /proc says, or the line of it that has both
+ * texts; "": nothing.
+ */
 static void proc_line(pid_t pid, const char *name, const char *with, const char *and_with,
                       char *out, size_t out_bytes)
 {
@@ -373,7 +383,10 @@ TEST(a_worker_runs_on_the_processors_of_its_gpus_node)
     finish(client);
 }
 
-/* Its node has no processor of ours: so the worker as a whole is not bound, and what has that node's policy is memory that it was said of. */
+/*
+ * Its node has no processor of ours: so the worker as a whole is not bound, and what has that
+ * node's policy is memory that it was said of.
+ */
 TEST(pinned_memory_is_wanted_from_its_gpus_node)
 {
     struct plasmon_client *client;

@@ -1,7 +1,8 @@
 /*
- * A worker of a GPU dies beside NCCL's pairs: the other one lives on, with all that it has. Real processes, a driver and an NCCL without a GPU
- * (tests/harness/gpu): what NCCL frees when a communicator ends waits there, as on a GPU, until nothing is on the device, and copies to memory of
- * the host wait for that.
+ * A worker of a GPU dies beside NCCL's pairs: the other one lives on, with all that it has. Real
+ * processes, a driver and an NCCL without a GPU (tests/harness/gpu): what NCCL frees when a
+ * communicator ends waits there, as on a GPU, until nothing is on the device, and copies to memory
+ * of the host wait for that.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,7 +122,10 @@ static void doctor_await(struct plasmon_client *client, const char *line, bool t
     }
 }
 
-/* No kernel begins, so something stays on the device, and what is left of the pairs with the worker that died cannot be freed. */
+/*
+ * No kernel begins, so something stays on the device, and what is left of the pairs with the worker
+ * that died cannot be freed.
+ */
 TEST(the_doctor_shows_what_is_left_of_broken_pairs)
 {
     struct plasmon_ref *put[OBJECTS], *copied[OBJECTS];
@@ -171,8 +175,9 @@ static void axpy_both(struct plasmon_client *client, struct plasmon_ref *const *
 }
 
 /*
- * Destroying what was recorded waits, in this driver, until nothing is on the device. Where that is done beside halves of transfers, both devices
- * soon wait for halves that the other one has not put in.
+ * Destroying what was recorded waits, in this driver, until nothing is on the device. Where that is
+ * done beside halves of transfers, both devices soon wait for halves that the other one has not put
+ * in.
  */
 TEST(recorded_graphs_come_and_go_beside_pairs)
 {
@@ -207,7 +212,10 @@ TEST(recorded_graphs_come_and_go_beside_pairs)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
-/* What is freed at once waits for streams that wait for what the main thread enqueues behind it: that has to be found. */
+/*
+ * What is freed at once waits for streams that wait for what the main thread enqueues behind it:
+ * that has to be found.
+ */
 TEST(that_finds_memory_that_is_freed_beside_other_work)
 {
     ASSERT_EQ(setenv("PLASMON_BUG", "transfer.free_at_once", 1), 0);

@@ -1,4 +1,7 @@
-/* One GPU as several devices (tests/harness/gpu/split_cuda.c), in front of the driver that has no GPU: what is run on one real GPU in its place. */
+/*
+ * One GPU as several devices (tests/harness/gpu/split_cuda.c), in front of the driver that has no
+ * GPU: what is run on one real GPU in its place.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,8 @@
 /*
- * Objects between GPUs are copied by the engines of the device that they come from, once much has come from there (device/cuda/far.c): who copies is counted, and the
- * bytes are the same. Real processes, and a driver without a GPU (tests/harness/gpu), which refuses what a device has no access to.
+ * Objects between GPUs are copied by the engines of the device that they come from, once much has
+ * come from there (device/cuda/far.c): who copies is counted, and the bytes are the same. Real
+ * processes, and a driver without a GPU (tests/harness/gpu), which refuses what a device has no
+ * access to.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +128,10 @@ static void move_two(struct plasmon_client *client, const int *from, const int *
     }
 }
 
-/* So much is copied to it that it opens what it needs, and no more: so it does not notice by a copy that it has. */
+/*
+ * So much is copied to it that it opens what it needs, and no more: so it does not notice by a copy
+ * that it has.
+ */
 TEST(a_device_that_copies_no_more_keeps_nobody_from_it)
 {
     const int others[] = {1, 2}, each_other[] = {2, 1}, first[] = {0, 0};

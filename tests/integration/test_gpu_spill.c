@@ -1,6 +1,8 @@
 /*
- * Host memory for spilling on a machine with a GPU: it is page-locked piece by piece, and used as far as it is. With real processes and a driver that has no
- * GPU (tests/harness/gpu/fake_cuda.h), which locks one piece and then waits for the test; it refuses a copy from or to what is not locked.
+ * Host memory for spilling on a machine with a GPU: it is page-locked piece by piece, and used as
+ * far as it is. With real processes and a driver that has no GPU (tests/harness/gpu/fake_cuda.h),
+ * which locks one piece and then waits for the test; it refuses a copy from or to what is not
+ * locked.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /*
- * Recorded graphs: a launch has to do what submitting the same calls again would do, to the bit, whatever is slow, whatever is
- * bound, and when workers die.
+ * Recorded graphs: a launch has to do what submitting the same calls again would do, to the bit,
+ * whatever is slow, whatever is bound, and when workers die.
  *
- * Each program is a function that submits its calls on given arrays. It is called twice: inside a recording, and plainly on other
- * arrays with the same content.
+ * Each program is a function that submits its calls on given arrays. It is called twice: inside a
+ * recording, and plainly on other arrays with the same content.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 
 #define COUNT 1000
 
-/* ------------------------------------------------------------------------------------------------ programs */
+/* ----------------------------------------------------------------------------- programs */
 
 static void submit(struct plasmon_client *client, const char *function,
                    const struct plasmon_arg *args, uint32_t arg_count,
@@ -56,8 +56,9 @@ static void add_to(struct plasmon_client *client, struct plasmon_ref *y,
 }
 
 /*
- * A ring over three devices: each array takes something of the one before, the first of the last. Two temporaries, one of which
- * crosses devices; one new output. The coefficients keep the values small.
+ * A ring over three devices: each array takes something of the one before, the first of the last.
+ * Two temporaries, one of which crosses devices; one new output. The coefficients keep the values
+ * small.
  */
 static struct plasmon_ref *ring(struct plasmon_client *client, struct plasmon_ref *const *x)
 {
@@ -122,7 +123,7 @@ static void launch(struct plasmon_client *client, struct plasmon_graph *graph)
     CLUSTER_OK(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, NULL));
 }
 
-/* ------------------------------------------------------------------------------------------------ semantics */
+/* ---------------------------------------------------------------------------- semantics */
 
 TEST(a_graph_over_three_devices_is_what_its_calls_are_whoever_is_late)
 {
@@ -352,7 +353,10 @@ TEST(functions_of_ones_own_are_recorded_like_built_in_ones)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
-/* Which call of a launch it was nobody can tell; what there is to know is in the text: which launch, of what, where, and which of its calls that was. */
+/*
+ * Which call of a launch it was nobody can tell; what there is to know is in the text: which
+ * launch, of what, where, and which of its calls that was.
+ */
 TEST(of_a_launch_that_ends_its_worker_it_is_said_which_calls_it_is)
 {
     static const char illegal_cuda[] =
@@ -525,7 +529,10 @@ static void fail_part(struct plasmon_client *client, struct plasmon_ref *part,
     }
 }
 
-/* What is overwritten before it is read is no input, of a launch as of calls: that it failed is nothing to it. */
+/*
+ * What is overwritten before it is read is no input, of a launch as of calls: that it failed is
+ * nothing to it.
+ */
 TEST(a_launch_updates_in_place_what_had_failed_and_it_overwrites_first)
 {
     struct plasmon_client *client = cluster_start(2);
@@ -559,7 +566,7 @@ TEST(a_launch_updates_in_place_what_had_failed_and_it_overwrites_first)
     plasmon_finish(client);
 }
 
-/* ------------------------------------------------------------------------------------------------ refusals */
+/* ----------------------------------------------------------------------------- refusals */
 
 TEST(what_does_not_fit_the_recording_is_refused_at_the_call)
 {
@@ -706,7 +713,7 @@ TEST(a_graph_can_be_released_while_it_runs)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
-/* ------------------------------------------------------------------------------------------------ deaths */
+/* ------------------------------------------------------------------------------- deaths */
 
 TEST(a_replay_that_overwrites_nothing_survives_its_workers_death)
 {

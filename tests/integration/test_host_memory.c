@@ -1,6 +1,6 @@
 /*
- * Host memory: what is put from it and got into it goes without a word in between, is right whatever dies, and cannot be mixed up or freed
- * while a copy is at it.
+ * Host memory: what is put from it and got into it goes without a word in between, is right
+ * whatever dies, and cannot be mixed up or freed while a copy is at it.
  */
 #include <poll.h>
 #include <signal.h>
@@ -90,7 +90,7 @@ static long long direct_copies(struct plasmon_client *client, long long least)
     return copies;
 }
 
-/* ------------------------------------------------------------------------------------------------ copies */
+/* ------------------------------------------------------------------------------- copies */
 
 /* y += 2 x, with x and y put, and y got: one wait. */
 static void expect_axpy(struct plasmon_client *client, int device)
@@ -268,7 +268,7 @@ TEST(callbacks_and_the_descriptor_tell_of_copies)
     (void)close(heard.fd[1]);
 }
 
-/* ------------------------------------------------------------------------------------------------ what may not be */
+/* ---------------------------------------------------------------------- what may not be */
 
 TEST(memory_that_a_copy_is_at_is_neither_freed_nor_copied_over)
 {
@@ -371,7 +371,7 @@ TEST(the_limit_says_what_is_in_use_and_freeing_helps)
     plasmon_finish(client);
 }
 
-/* ------------------------------------------------------------------------------------------------ deaths */
+/* ------------------------------------------------------------------------------- deaths */
 
 TEST(copies_of_a_worker_that_dies_are_done_by_the_next)
 {
@@ -471,7 +471,7 @@ TEST(memory_of_a_client_that_dies_is_the_hosts_again)
     plasmon_finish(client);
 }
 
-/* ------------------------------------------------------------------------------------------------ without a device at hand */
+/* ------------------------------------------------------------- without a device at hand */
 
 TEST(without_shared_memory_the_same_calls_do_the_same)
 {

@@ -1,7 +1,8 @@
 /*
- * A cluster among enemies: floods of connections, bytes that dribble, a client that does not read, others' sessions and tickets, and
- * messages at random from every role. Meanwhile an honest client gets right results; afterwards every process is the one that it
- * was, has the descriptors that it had, and no more memory than what is said here.
+ * A cluster among enemies: floods of connections, bytes that dribble, a client that does not read,
+ * others' sessions and tickets, and messages at random from every role. Meanwhile an honest client
+ * gets right results; afterwards every process is the one that it was, has the descriptors that it
+ * had, and no more memory than what is said here.
  *
  * --seed repeats a run. PLASMON_HOSTILE_ROUNDS: how many peers with messages at random (default 20).
  */
@@ -24,7 +25,7 @@
 #define TOKEN "right"
 #define MIB   (UINT64_C(1) << 20)
 
-/* ------------------------------------------------------------------------------------------------ the cluster */
+/* -------------------------------------------------------------------------- the cluster */
 
 struct server {
     const char *name;
@@ -46,7 +47,10 @@ static void folder_make(void)
     ASSERT_TRUE(mkdir(path, 0700) == 0 || errno == EEXIST);
 }
 
-/* A head that may have so many descriptors and waits so many seconds for a word, and a store with two CPU devices that take bulk connections. */
+/*
+ * A head that may have so many descriptors and waits so many seconds for a word, and a store with
+ * two CPU devices that take bulk connections.
+ */
 static void cluster_begin_patient(unsigned descriptors, unsigned hello_wait)
 {
     char command[1024];
@@ -152,7 +156,7 @@ static void servers_expect_descriptors(void)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ floods */
+/* ------------------------------------------------------------------------------- floods */
 
 #define FLOOD 400
 
@@ -202,7 +206,10 @@ TEST(a_flood_of_connections_ends_neither_the_listening_nor_who_is_there)
 /* Strangers who stay, each of whom has said that. */
 static void expect_no_harm_of(const char *said, size_t length)
 {
-    /* Whom the core has taken over it hangs up on when a ping stays without an answer, after 15 s: nobody is to wait for that. */
+    /*
+     * Whom the core has taken over it hangs up on when a ping stays without an answer, after 15 s:
+     * nobody is to wait for that.
+     */
     enum { FOR_EVER = 3600, PING_S = 15 };
     static int fds[FLOOD];
     struct plasmon_client *honest, *second;
@@ -269,7 +276,7 @@ TEST(a_flood_of_the_stores_socket_keeps_no_client_out)
     cluster_end(honest);
 }
 
-/* ------------------------------------------------------------------------------------------------ slowness */
+/* ----------------------------------------------------------------------------- slowness */
 
 /* Where the worker of device 0 takes bulk connections, and a ticket of its head for somebody who asked. */
 static void bulk_ask(struct hostile_peer *peer)
@@ -413,7 +420,10 @@ TEST(a_client_that_does_not_read_costs_a_bounded_amount_of_memory_and_only_itsel
     ask_reads(&deaf, 600);
     for (unsigned i = 0; i < 20; i++) {
         expect_works(honest);
-        /* 64 MiB of reads that it has not acknowledged, kept and queued, and what the allocator keeps besides. */
+        /*
+         * 64 MiB of reads that it has not acknowledged, kept and queued, and what the allocator
+         * keeps besides.
+         */
         servers_expect_memory(320);
     }
     hostile_close(&deaf);
@@ -459,7 +469,7 @@ TEST(a_client_that_asks_for_much_and_reads_it_gets_all_of_it)
     cluster_end(honest);
 }
 
-/* ------------------------------------------------------------------------------------------------ what is another's */
+/* -------------------------------------------------------------------- what is another's */
 
 TEST(a_session_of_somebody_else_cannot_be_taken_over)
 {
@@ -475,7 +485,10 @@ TEST(a_session_of_somebody_else_cannot_be_taken_over)
     hostile_open(&guest, HOSTILE_SESSION, TOKEN);
     ASSERT_TRUE(hostile_hello(&guest, 0, 0));
     for (unsigned i = 0; i < 64; i++) {
-        /* Numbers that are near to its own, and those that follow from the epoch that every client is told. */
+        /*
+         * Numbers that are near to its own, and those that follow from the epoch that every client
+         * is told.
+         */
         uint64_t session = i < 32 ? guest.session + i - 16 : guest.epoch ^ ((i - 32) << 1);
 
         if (session == guest.session) {
@@ -562,7 +575,7 @@ TEST(a_ticket_is_good_for_what_it_says_and_nothing_else)
     cluster_end(honest);
 }
 
-/* ------------------------------------------------------------------------------------------------ anything at all */
+/* ---------------------------------------------------------------------- anything at all */
 
 static unsigned rounds_of(unsigned rounds)
 {

@@ -1,5 +1,6 @@
 /*
- * Hosts of a cluster: how their devices are numbered, that each has one store, and what happens when a store or the head goes.
+ * Hosts of a cluster: how their devices are numbered, that each has one store, and what happens
+ * when a store or the head goes.
  */
 #include <poll.h>
 #include <signal.h>
@@ -13,7 +14,7 @@
 #include "tests/integration/one_way.h"
 #include "tests/integration/started.h"
 
-/* ------------------------------------------------------------------------------------------------ numbers */
+/* ------------------------------------------------------------------------------ numbers */
 
 static void expect_numbers(struct plasmon_client *client, unsigned devices)
 {
@@ -45,7 +46,7 @@ TEST(a_started_cluster_numbers_its_devices_in_the_hosts_order)
     plasmon_finish(client);
 }
 
-/* ------------------------------------------------------------------------------------------------ what works */
+/* --------------------------------------------------------------------------- what works */
 
 static void expect_works(struct plasmon_client *client)
 {
@@ -74,7 +75,7 @@ static void expect_program_works(const char *to)
     ASSERT_EQ(unsetenv("PLASMON_ADDRESS"), 0);
 }
 
-/* ------------------------------------------------------------------------------------------------ one store a host */
+/* --------------------------------------------------------------------- one store a host */
 
 static const char *folder_in(const char *name)
 {
@@ -155,7 +156,7 @@ TEST(two_clusters_on_one_host_do_not_meet)
     plasmon_finish(first);
 }
 
-/* ------------------------------------------------------------------------------------------------ the head goes */
+/* ------------------------------------------------------------------------ the head goes */
 
 static void wait_head(const char *socket_path)
 {
@@ -208,7 +209,7 @@ TEST(a_head_that_was_killed_and_started_again_gets_the_hosts_back_and_old_client
     ASSERT_CONTAINS(said, "1 node, 2 devices");
 }
 
-/* ------------------------------------------------------------------------------------------------ a second copy */
+/* ------------------------------------------------------------------------ a second copy */
 
 static void wait_used(struct plasmon_client *client, const char *device, long long bytes)
 {
@@ -223,8 +224,9 @@ static void wait_used(struct plasmon_client *client, const char *device, long lo
 enum { SMALL = 64, LARGE = 1 << 20 };
 
 /*
- * What is put on device 0 and is to be in two places takes that many bytes there, and in the second one. A small put goes in a frame, a large one through mapped
- * memory, and one that is not waited for out of the client's host memory.
+ * What is put on device 0 and is to be in two places takes that many bytes there, and in the second
+ * one. A small put goes in a frame, a large one through mapped memory, and one that is not waited
+ * for out of the client's host memory.
  */
 static void put_twice(struct plasmon_client *client, const char *second, const char *key)
 {
@@ -308,7 +310,7 @@ TEST(where_there_is_no_second_place_the_put_says_so)
     plasmon_finish(client);
 }
 
-/* ------------------------------------------------------------------------------------------------ what values are */
+/* ---------------------------------------------------------------------- what values are */
 
 /* What a command of the cluster prints, which has to go well. */
 static const char *said_by(const char *command, const char *option, const char *value)
@@ -394,7 +396,10 @@ TEST(objects_and_memory_tell_and_find_values_by_their_own_labels)
     plasmon_finish(client);
 }
 
-/* The head looks for holders once for all who wait for the same label, and then for those who wait for another. */
+/*
+ * The head looks for holders once for all who wait for the same label, and then for those who wait
+ * for another.
+ */
 TEST(who_asks_for_other_labels_at_the_same_time_is_told_his_own)
 {
     enum { ASKERS = 8 };
@@ -452,7 +457,7 @@ TEST(labels_of_values_are_keys_of_their_own_in_json)
     plasmon_finish(client);
 }
 
-/* ------------------------------------------------------------------------------------------------ a store goes */
+/* ------------------------------------------------------------------------- a store goes */
 
 TEST(a_host_whose_store_was_killed_is_given_up_and_a_new_store_joins)
 {
@@ -506,7 +511,10 @@ TEST(a_host_whose_store_was_killed_is_given_up_and_a_new_store_joins)
     plasmon_finish(client);
 }
 
-/* The store and both workers live on. Each worker hears by itself that it is nobody any more, and has another number then. */
+/*
+ * The store and both workers live on. Each worker hears by itself that it is nobody any more, and
+ * has another number then.
+ */
 static void cut_off_for_too_long(const char *transfer)
 {
     struct plasmon_client *client;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Three hosts: the head alone on the first; the others reach it, and not each other, and nobody can pass bytes on for them. What needs bytes of both
-# fails, with both hosts and the remedy in its text, and nothing else does; when the network is well again all goes.
+# Three hosts: the head alone on the first; the others reach it, and not each other, and nobody can
+# pass bytes on for them. What needs bytes of both fails, with both hosts and the remedy in its
+# text, and nothing else does; when the network is well again all goes.
 #   test_hosts_apart.sh BIN_DIR PROGRAM
 set -u
 bin=${1:?usage: test_hosts_apart.sh BIN_DIR PROGRAM}

@@ -1,6 +1,6 @@
 /*
- * Index launch: the same as a loop of plasmon_submit() in index order, to the bit, with every kind of argument; and a mapping that does not
- * fit fails at the call, with the index in the text.
+ * Index launch: the same as a loop of plasmon_submit() in index order, to the bit, with every kind
+ * of argument; and a mapping that does not fit fails at the call, with the index in the text.
  */
 #include <stdlib.h>
 
@@ -122,7 +122,10 @@ TEST(rows_by_index_are_rows_by_loop)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
-/* Two dimensions, a view of a view with steps, a negative step of the index, and instances that depend on each other. */
+/*
+ * Two dimensions, a view of a view with steps, a negative step of the index, and instances that
+ * depend on each other.
+ */
 TEST(a_two_dimensional_space_over_a_strided_view_is_the_loop)
 {
     struct plasmon_client *client = cluster_start(2);
@@ -263,7 +266,10 @@ TEST(as_many_instances_as_are_allowed_write_one_array)
     plasmon_finish(client);
 }
 
-/* Row r becomes += a + step * r: a function of the client's own, by index as by loop; one that cannot step is refused with the remedy. */
+/*
+ * Row r becomes += a + step * r: a function of the client's own, by index as by loop; one that
+ * cannot step is refused with the remedy.
+ */
 TEST(a_source_function_by_index_is_the_loop_and_gaps_need_strides)
 {
     static const char text[]              = "void lift(float *x, float a, long n)\n"

@@ -1,9 +1,10 @@
 /*
- * Heads that are killed, stopped and replaced while a program runs, with a real Redis that is killed, too: what was acknowledged is there
- * afterwards, and nothing is done twice.
+ * Heads that are killed, stopped and replaced while a program runs, with a real Redis that is
+ * killed, too: what was acknowledged is there afterwards, and nothing is done twice.
  *
- * The program adds vectors into vectors, in place, at random: a task that is lost or done twice changes a value. All is compared with a
- * model that knows the order of submission and nothing else.
+ * The program adds vectors into vectors, in place, at random: a task that is lost or done twice
+ * changes a value. All is compared with a model that knows the order of submission and nothing
+ * else.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,7 +25,7 @@
 
 enum { VECTORS = 12, ELEMENTS = 64, WAIT_MS = 30000 };
 
-/* ------------------------------------------------------------------------------------------------ the processes */
+/* ------------------------------------------------------------------------ the processes */
 
 static char redis_socket[128], head_address[160], journal_url[160], password_file[160];
 
@@ -134,7 +135,7 @@ static struct plasmon_client *join(void)
     return client;
 }
 
-/* ------------------------------------------------------------------------------------------------ the program */
+/* -------------------------------------------------------------------------- the program */
 
 struct program {
     struct plasmon_client *client;
@@ -423,7 +424,10 @@ TEST(a_redis_that_is_killed_and_comes_back_costs_a_pause)
     program_end(&program);
 }
 
-/* Whether the head's loop or its thread waits for the answer to a batch when Redis stops is left to chance, so it stops often. */
+/*
+ * Whether the head's loop or its thread waits for the answer to a batch when Redis stops is left to
+ * chance, so it stops often.
+ */
 TEST(a_redis_that_is_stopped_in_the_middle_of_an_answer_costs_a_pause)
 {
     struct program program;
@@ -470,7 +474,10 @@ static void wait_doctor(struct plasmon_client *client, int json, const char *tex
     }
 }
 
-/* Who only looks makes no session, for which the journal would be needed; and what drain starts is told to wait. */
+/*
+ * Who only looks makes no session, for which the journal would be needed; and what drain starts is
+ * told to wait.
+ */
 static void expect_answers(void)
 {
     static const char *const commands[] = {"status", "nodes", "objects"};
@@ -597,7 +604,10 @@ static void redis_config(const char *name, const char *value)
               0);
 }
 
-/* Neither can the lease be renewed, nor has who stands by anything to take it over with. Whoever has it afterwards goes on. */
+/*
+ * Neither can the lease be renewed, nor has who stands by anything to take it over with. Whoever
+ * has it afterwards goes on.
+ */
 TEST(a_redis_that_is_full_in_the_middle_costs_a_pause_and_no_standby)
 {
     struct program program;

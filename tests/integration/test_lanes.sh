@@ -1,6 +1,7 @@
 #!/bin/sh
-# test_lanes.sh PROGRAM: several clients of one host at once, each with a lane to the same device: more than there are lanes, some
-# killed in the middle, and the worker killed under them. On CPU devices, or on as many GPUs as PLASMON_TEST_GPUS says.
+# test_lanes.sh PROGRAM: several clients of one host at once, each with a lane to the same device:
+# more than there are lanes, some killed in the middle, and the worker killed under them. On CPU
+# devices, or on as many GPUs as PLASMON_TEST_GPUS says.
 set -eu
 program=$1
 . "$(dirname "$0")/lib.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Nodes that leave: one is drained and then killed, another gets SIGTERM while the head is away. Nothing that lay there is lost, and no future fails.
+# Nodes that leave: one is drained and then killed, another gets SIGTERM while the head is away.
+# Nothing that lay there is lost, and no future fails.
 #   test_leave.sh BIN_DIR PROGRAM
 set -u
 bin=${1:?usage: test_leave.sh BIN_DIR PROGRAM}

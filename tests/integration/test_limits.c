@@ -1,6 +1,6 @@
 /*
- * Tasks that must not go on: over their time limit, cancelled by force, or killing their worker. They fail by name; everything else on
- * the device runs, and what was sealed keeps its bytes.
+ * Tasks that must not go on: over their time limit, cancelled by force, or killing their worker.
+ * They fail by name; everything else on the device runs, and what was sealed keeps its bytes.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -101,7 +101,10 @@ TEST(what_waits_behind_it_runs_even_in_place)
     plasmon_finish(client);
 }
 
-/* The clock runs while a task runs, not while it waits: two of 0.6 s with a limit of a second, one after the other. */
+/*
+ * The clock runs while a task runs, not while it waits: two of 0.6 s with a limit of a second, one
+ * after the other.
+ */
 TEST(waiting_for_its_turn_does_not_count)
 {
     struct plasmon_client *client = cluster_start(1);
@@ -176,7 +179,10 @@ TEST(thousands_of_queued_tasks_are_cancelled_in_one_message)
         CLUSTER_OK(plasmon_submit(client, &call, NULL, &tasks[i]));
     }
     CLUSTER_OK(plasmon_cancel_many(client, tasks + 1, TASKS - 1));
-    /* Those on the device run, a few hundred at most. The others fail at once, not when it would be their turn. */
+    /*
+     * Those on the device run, a few hundred at most. The others fail at once, not when it would be
+     * their turn.
+     */
     CLUSTER_OK(plasmon_wait(client, &tasks[TASKS - 1], 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
     for (int i = 1; i < TASKS; i++) {
         cancelled += plasmon_state(client, tasks[i]) < 0;

@@ -1,7 +1,7 @@
 /*
- * The memory of a device as a whole: blocks larger than a chunk after it was full of small ones, and many more buffers in flight than it can
- * hold. Built twice: for a CPU device of 256 MiB, and (MEMORY_OF_A_GPU) for the first GPU, whose size the test follows; that one skips
- * without a GPU.
+ * The memory of a device as a whole: blocks larger than a chunk after it was full of small ones,
+ * and many more buffers in flight than it can hold. Built twice: for a CPU device of 256 MiB, and
+ * (MEMORY_OF_A_GPU) for the first GPU, whose size the test follows; that one skips without a GPU.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -122,7 +122,10 @@ static void expect_all(struct plasmon_client *px, struct plasmon_ref *x, float w
     }
 }
 
-/* The case that failed: middle-size buffers until the device is nearly full, all given up, then one of half its memory. */
+/*
+ * The case that failed: middle-size buffers until the device is nearly full, all given up, then one
+ * of half its memory.
+ */
 TEST(a_block_larger_than_a_chunk_fits_where_small_ones_were)
 {
     enum { COUNT = 120 };
@@ -143,7 +146,10 @@ TEST(a_block_larger_than_a_chunk_fits_where_small_ones_were)
     plasmon_finish(px);
 }
 
-/* Five times as much in flight as the device has: each result is given up as soon as the next is asked for. */
+/*
+ * Five times as much in flight as the device has: each result is given up as soon as the next is
+ * asked for.
+ */
 TEST(chains_in_flight_share_the_memory)
 {
     enum { CHAINS = 10, LENGTH = 50 };
@@ -185,7 +191,10 @@ TEST(what_can_never_fit_says_who_has_the_memory)
     plasmon_finish(px);
 }
 
-/* Chunks are never taken away, and those of results are not for clients to write: a put still finds its way into them. */
+/*
+ * Chunks are never taken away, and those of results are not for clients to write: a put still finds
+ * its way into them.
+ */
 TEST(a_device_that_results_have_filled_takes_puts)
 {
     enum { BLOCKS = 16 };

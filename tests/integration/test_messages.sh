@@ -1,5 +1,6 @@
 #!/bin/sh
-# test_messages.sh: what an operator does wrong is told with its cause and what to do, and --help fits a terminal.
+# test_messages.sh: what an operator does wrong is told with its cause and what to do, and --help
+# fits a terminal.
 set -eu
 . "$(dirname "$0")/lib.sh"
 
@@ -39,7 +40,8 @@ help_fits() {
     ! grep -n '.\{101\}' "$XDG_RUNTIME_DIR/help"
 }
 
-# In a folder that cannot be used another one is taken, which all commands say, so that nobody looks for the cluster elsewhere.
+# In a folder that cannot be used another one is taken, which all commands say, so that nobody looks
+# for the cluster elsewhere.
 elsewhere() { # COMMAND..
     said=$(unset PLASMON_ADDRESS && XDG_RUNTIME_DIR=$XDG_RUNTIME_DIR/none "$@" 2>&1)
     echo "$said"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Four hosts of two devices each. One large array of the first that all devices of the others want at once, by tasks of their own or by a broadcast, goes
-# along a chain of hosts: no connection between two hosts carries it more than once, and no host sends it to more than one other. One that is not large goes
-# as a tree: the first host sends it to two of the three others. What all devices get of all others - gathered, or the segments of a sum - comes to each host
-# once, too.
+# Four hosts of two devices each. One large array of the first that all devices of the others want
+# at once, by tasks of their own or by a broadcast, goes along a chain of hosts: no connection
+# between two hosts carries it more than once, and no host sends it to more than one other. One that
+# is not large goes as a tree: the first host sends it to two of the three others. What all devices
+# get of all others - gathered, or the segments of a sum - comes to each host once, too.
 #   test_one_to_many_hosts.sh BIN_DIR PROGRAM
 set -u
 bin=${1:?usage: test_one_to_many_hosts.sh BIN_DIR PROGRAM}
@@ -27,7 +28,8 @@ fi
 
 in_host1 "$bin/plasmon" status --json >"$dir/status.json" || fail "plasmon status"
 transfers() { in_host1 "$bin/plasmon" transfers --json >"$dir/$1.json" || fail "plasmon transfers"; }
-# check MODE ELEMENTS MOST GETS NODE..: each of these hosts gets GETS times an array, and none sends more than MOST times one
+# check MODE ELEMENTS MOST GETS NODE..: each of these hosts gets GETS times an array, and none sends
+# more than MOST times one
 check() {
   transfers before
   in_host1 "$program" "$1" 8 "$2" || fail "$1: one array to many hosts"

@@ -1,6 +1,6 @@
 /*
- * Placement and priorities choose where and when, and never what comes out: one program, with every policy and with priorities drawn
- * anew each time, gives the same bits.
+ * Placement and priorities choose where and when, and never what comes out: one program, with every
+ * policy and with priorities drawn anew each time, gives the same bits.
  */
 #include <stdlib.h>
 
@@ -130,7 +130,10 @@ TEST(round_robin_uses_every_device)
     plasmon_finish(client);
 }
 
-/* A long queue of other work on the device does not keep an urgent task waiting: it has a stream of its own. */
+/*
+ * A long queue of other work on the device does not keep an urgent task waiting: it has a stream of
+ * its own.
+ */
 TEST(an_urgent_task_does_not_queue_behind_others)
 {
     struct plasmon_client *client = start(NULL);

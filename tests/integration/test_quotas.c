@@ -1,7 +1,8 @@
 /*
- * Namespaces in a real cluster, as programs meet them (docs/security.md): over a quota a call is told EQUOTA, with the quota's name and what is in use.
- * Nothing waits, what is there stays, what was released may be had again, and another namespace does not notice. What is published
- * is there when its client has gone, in its own namespace alone.
+ * Namespaces in a real cluster, as programs meet them (docs/security.md): over a quota a call is
+ * told EQUOTA, with the quota's name and what is in use. Nothing waits, what is there stays, what
+ * was released may be had again, and another namespace does not notice. What is published is there
+ * when its client has gone, in its own namespace alone.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -113,7 +114,10 @@ TEST(bytes_over_the_quota_are_refused_until_some_are_released)
     plasmon_finish(team);
 }
 
-/* A mapping keeps the bytes where they are, so it counts as long as it is there, whether a ref shows them or not. */
+/*
+ * A mapping keeps the bytes where they are, so it counts as long as it is there, whether a ref
+ * shows them or not.
+ */
 TEST(bytes_that_are_mapped_count_until_they_are_unmapped)
 {
     struct plasmon_client *team;

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A host dies in the middle of a program, with all that lay there; the head keeps lineage, and the program ends with the right results.
+# A host dies in the middle of a program, with all that lay there; the head keeps lineage, and the
+# program ends with the right results.
 #   test_rebuild.sh BIN_DIR PROGRAM
 set -u
 bin=${1:?usage: test_rebuild.sh BIN_DIR PROGRAM}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What was put with a replica outlives two hosts that die one after the other: a copy that went with the first is made again before the second goes.
+# What was put with a replica outlives two hosts that die one after the other: a copy that went with
+# the first is made again before the second goes.
 #   test_second_copy.sh BIN_DIR PROGRAM
 set -u
 bin=${1:?usage: test_second_copy.sh BIN_DIR PROGRAM}

@@ -1,5 +1,6 @@
 #!/bin/sh
-# test_setup.sh SETUP: tools/setup with a package manager of our own, that installs nothing and says what it was asked for.
+# test_setup.sh SETUP: tools/setup with a package manager of our own, that installs nothing and says
+# what it was asked for.
 set -eu
 setup=$1
 . "$(dirname "$0")/lib.sh"

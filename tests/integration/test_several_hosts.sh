@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Three hosts. A head and a store on the first, a store
-# on each of the others, a program on the first. Objects move between all devices; then a host dies in the middle.
+# Three hosts. A head and a store on the first, a store on each of the others, a program on the
+# first. Objects move between all devices; then a host dies in the middle.
 #   test_several_hosts.sh BIN_DIR PROGRAM [ROUTE]      ROUTE: host, or nccl by what stands in for NCCL on CPU devices
 set -u
 bin=${1:?usage: test_several_hosts.sh BIN_DIR PROGRAM}

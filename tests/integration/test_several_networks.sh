@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Two hosts with two networks: the head is reached over one, objects and a program's large puts and gets go over the other one, which --bulk-address names, to ports of
-# --bulk-ports alone.
+# Two hosts with two networks: the head is reached over one, objects and a program's large puts and
+# gets go over the other one, which --bulk-address names, to ports of --bulk-ports alone.
 #   test_several_networks.sh BIN_DIR PROGRAM
 set -u
 bin=${1:?usage: test_several_networks.sh BIN_DIR PROGRAM}
@@ -8,7 +8,8 @@ program=${2:?usage: test_several_networks.sh BIN_DIR PROGRAM}
 hosts=2
 . "$(dirname "$0")/hosts.sh"
 
-# `plasmon start` on the head's machine, with no default route: the only address there is, and none of two, which is said.
+# `plasmon start` on the head's machine, with no default route: the only address there is, and none
+# of two, which is said.
 (umask 077; echo secret >"$dir/token"; mkdir "$dir/run")
 start_open() { # OPTION..
   ip netns exec "$tag-1" env -u PLASMON_TOKEN XDG_RUNTIME_DIR="$dir/run" "$bin/plasmon" start --head --token-file "$dir/token" --bulk-plain \

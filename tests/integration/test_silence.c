@@ -1,6 +1,7 @@
 /*
- * Daemons that are there and do not answer, because they are stopped: what a client says of a head, which no other head makes good, and that a store is asked
- * now and then, and not by each call anew.
+ * Daemons that are there and do not answer, because they are stopped: what a client says of a head,
+ * which no other head makes good, and that a store is asked now and then, and not by each call
+ * anew.
  */
 #include <pthread.h>
 #include <signal.h>

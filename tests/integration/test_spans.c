@@ -1,6 +1,7 @@
 /*
- * Timelines of real clusters on CPU devices: every task and transfer has its span, in the order that causes demand; nothing is recorded
- * unless it was asked for; both files are what they should be.
+ * Timelines of real clusters on CPU devices: every task and transfer has its span, in the order
+ * that causes demand; nothing is recorded unless it was asked for; both files are what they should
+ * be.
  */
 #include <stdio.h>
 #include <stdlib.h>

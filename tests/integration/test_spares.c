@@ -1,6 +1,7 @@
 /*
- * Spare workers (store/spares.c): the next one of a dead worker is the one that was started ahead, and finds everything; one that cannot be used
- * is passed over; with the store that kept them they end.
+ * Spare workers (store/spares.c): the next one of a dead worker is the one that was started ahead,
+ * and finds everything; one that cannot be used is passed over; with the store that kept them they
+ * end.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -46,7 +47,10 @@ TEST(a_spare_goes_on_with_what_the_dead_worker_left)
     started_begin();
     (void)snprintf(target, sizeof(target), "unix:%s/h.sock", cluster_folder());
     (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", target);
-    /* One that was passed over ends when the worker in its place is up, as on a busy machine: that is no end by itself, after which there is none for long. */
+    /*
+     * One that was passed over ends when the worker in its place is up, as on a busy machine: that
+     * is no end by itself, after which there is none for long.
+     */
     ASSERT_EQ(setenv("PLASMON_BUG", "store.spare_ends_late", 1), 0);
     store = STARTED_DAEMON("store.log", "plasmon-store", "--head", target, "--gpus", "none",
                            "--cpu-devices", "1", "--device-memory", "64M", "--socket-dir",

@@ -1,7 +1,9 @@
 /*
- * Programs whose values are four times the memory of the device, on real processes: they end, and right. What has no room goes to host
- * memory, from there to files, and comes back; workers that are killed meanwhile lose nothing of it; a byte that a disk got wrong is noticed.
- * Built twice: for CPU devices, and (MEMORY_OF_A_GPU) for the first GPU, which is given as little; that one skips without a GPU.
+ * Programs whose values are four times the memory of the device, on real processes: they end, and
+ * right. What has no room goes to host memory, from there to files, and comes back; workers that
+ * are killed meanwhile lose nothing of it; a byte that a disk got wrong is noticed. Built twice:
+ * for CPU devices, and (MEMORY_OF_A_GPU) for the first GPU, which is given as little; that one
+ * skips without a GPU.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -159,13 +161,13 @@ TEST(workers_that_are_killed_lose_nothing_that_was_spilled)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
-/* ------------------------------------------------------------------------------------------ holes */
+/* -------------------------------------------------------------------------------- holes */
 
 enum { SMALL_COUNT = 1 << 16, SMALLS = 60, LARGE_COUNT = 1 << 20 };
 
 /*
- * 60 values of 256 KiB fill the device, every other one was used lately: the others make room for one of 4 MiB, in holes of 256 KiB. The front that finds none
- * of 4 MiB gets one all the same.
+ * 60 values of 256 KiB fill the device, every other one was used lately: the others make room for
+ * one of 4 MiB, in holes of 256 KiB. The front that finds none of 4 MiB gets one all the same.
  */
 TEST(what_is_free_in_pieces_only_becomes_one)
 {
@@ -198,7 +200,7 @@ TEST(what_is_free_in_pieces_only_becomes_one)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
-/* ------------------------------------------------------------------------------------------ disks */
+/* -------------------------------------------------------------------------------- disks */
 
 /* Flips a byte in every file of the store that lies in `folder`; returns how many. */
 static unsigned flip_bytes(pid_t store, const char *folder)

@@ -1,6 +1,7 @@
 /*
- * What was spilled outlives its store: a program whose values are more than devices and host memory hold, while its stores are killed in the
- * middle of it, alone, with a worker, and with the head; the next store takes over what lies in host memory and in files, and the values end right.
+ * What was spilled outlives its store: a program whose values are more than devices and host memory
+ * hold, while its stores are killed in the middle of it, alone, with a worker, and with the head;
+ * the next store takes over what lies in host memory and in files, and the values end right.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -51,7 +52,7 @@ static void end(pid_t pid, int signal)
     ASSERT_EQ(started_wait(pid), signal == SIGKILL ? 128 + SIGKILL : 0);
 }
 
-/* ------------------------------------------------------------------------------------------ the program */
+/* -------------------------------------------------------------------------- the program */
 
 static struct plasmon_ref *refs[ARRAYS];
 static float values[ARRAYS];

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Two heads that stand by, on two hosts of one name, both as process 1, as in containers: the second one waits until the first has gone.
+# Two heads that stand by, on two hosts of one name, both as process 1, as in containers: the second
+# one waits until the first has gone.
 #   test_standby_hosts.sh BIN_DIR
 set -u
 bin=${1:?usage: test_standby_hosts.sh BIN_DIR}

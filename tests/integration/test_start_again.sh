@@ -1,5 +1,6 @@
 #!/bin/sh
-# test_start_again.sh PROGRAM: what `plasmon start --head` starts again. A head with a journal that was killed, beside its store; a store, beside its head.
+# test_start_again.sh PROGRAM: what `plasmon start --head` starts again. A head with a journal that
+# was killed, beside its store; a store, beside its head.
 set -eu
 program=$1
 . "$(dirname "$0")/lib.sh"
@@ -110,7 +111,8 @@ in_such_a_folder() (
     "$plasmon" stop && return $found
 )
 claim "and commands find a cluster whose folder has a space" in_such_a_folder
-# A head that stays, and a machine that joins it, leaves, and joins it again: at once, while the head tells of the devices that are gone.
+# A head that stays, and a machine that joins it, leaves, and joins it again: at once, while the
+# head tells of the devices that are gone.
 "$PLASMON_BIN_DIR/plasmon-head" --listen "unix:$XDG_RUNTIME_DIR/stays.sock" 2>"$XDG_RUNTIME_DIR/stays.log" &
 stays=$!
 until [ -S "$XDG_RUNTIME_DIR/stays.sock" ]; do sleep 0.05; done

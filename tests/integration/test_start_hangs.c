@@ -1,6 +1,7 @@
 /*
- * Workers that hang while they start, or in their main loop: each step of a start (store/phases.h) is a fault point, so the first worker of each
- * device hangs in another one. All are ended after the lease of a start, told with the step that was done last, and replaced.
+ * Workers that hang while they start, or in their main loop: each step of a start (store/phases.h)
+ * is a fault point, so the first worker of each device hangs in another one. All are ended after
+ * the lease of a start, told with the step that was done last, and replaced.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -18,7 +19,10 @@ static const char *const steps[] = {"exec", "set-up", "memory", "ready", "welcom
 static char said[1 << 16];
 static pid_t store;
 
-/* A store with so many devices; leases of a start and of a main loop in milliseconds. A client that knows `known` of the devices: all, or it does not wait for more. */
+/*
+ * A store with so many devices; leases of a start and of a main loop in milliseconds. A client that
+ * knows `known` of the devices: all, or it does not wait for more.
+ */
 static struct plasmon_client *start(const char *faults, unsigned devices, const char *lease,
                                     unsigned known)
 {
@@ -49,8 +53,9 @@ static struct plasmon_client *start(const char *faults, unsigned devices, const 
 }
 
 /*
- * The device's worker was fenced, and why was said. On a machine that is very busy, a start may come no further for so long in another step, before
- * it comes to the one in which it hangs; so which it was is not looked at here.
+ * The device's worker was fenced, and why was said. On a machine that is very busy, a start may
+ * come no further for so long in another step, before it comes to the one in which it hangs; so
+ * which it was is not looked at here.
  */
 static void expect_fenced(unsigned device)
 {

@@ -1,6 +1,6 @@
 /*
- * A started cluster whose store dies: its workers go on, hand back what they have to the next one, and nothing that anybody put or made is
- * lost.
+ * A started cluster whose store dies: its workers go on, hand back what they have to the next one,
+ * and nothing that anybody put or made is lost.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -91,7 +91,10 @@ static struct plasmon_mapping *map_at_last(struct plasmon_client *client,
     }
 }
 
-/* What is put and made now goes through memory that is mapped: into new chunks, too. `first`: number of the host's first device. */
+/*
+ * What is put and made now goes through memory that is mapped: into new chunks, too. `first`:
+ * number of the host's first device.
+ */
 static void expect_shared(struct plasmon_client *client, int first)
 {
     struct plasmon_ref *put, *made;
@@ -174,7 +177,10 @@ TEST(nothing_is_lost_with_a_store_that_another_one_follows)
     plasmon_finish(client);
 }
 
-/* The head has heard it, and with it its workers; it has heard nothing, so it has no session that the next one could show. */
+/*
+ * The head has heard it, and with it its workers; it has heard nothing, so it has no session that
+ * the next one could show.
+ */
 TEST(a_store_that_was_never_welcomed_is_who_it_was_to_its_successor)
 {
     char head_path[128], relay_path[128], relay_target[160], socket[128], said[1 << 16];

@@ -1,6 +1,7 @@
 /*
- * Random graphs on clusters of CPU devices, compared to the bit with a sequential reference; and proof that they would notice: bugs
- * are armed in the workers, one at a time, and this same test must fail.
+ * Random graphs on clusters of CPU devices, compared to the bit with a sequential reference; and
+ * proof that they would notice: bugs are armed in the workers, one at a time, and this same test
+ * must fail.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,10 @@ TEST(random_graphs_mean_the_same_when_workers_die)
     stress_play(&chosen);
 }
 
-/* By pairs of the stand-in for NCCL: every transfer is a meeting of two devices, and all of one device go through two lanes. */
+/*
+ * By pairs of the stand-in for NCCL: every transfer is a meeting of two devices, and all of one
+ * device go through two lanes.
+ */
 TEST(random_graphs_mean_the_same_by_pairs)
 {
     struct stress_profile chosen = profile(false);
@@ -52,9 +56,12 @@ TEST(random_graphs_mean_the_same_by_pairs_when_workers_die)
     stress_play(&chosen);
 }
 
-/* ------------------------------------------------------------------------------------------------ seeded bugs */
+/* -------------------------------------------------------------------------- seeded bugs */
 
-/* Runs this program's own first test with the bug armed; its exit status. What it says about the failure is printed. */
+/*
+ * Runs this program's own first test with the bug armed; its exit status. What it says about the
+ * failure is printed.
+ */
 static int run_with(const char *bug)
 {
     static char said[256 << 10];

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The task graphs of `plasmon bench graphs` on CPU devices: right results, submitted and recorded, on one device and on two under every policy.
-# What it measures is not looked at.
+# The task graphs of `plasmon bench graphs` on CPU devices: right results, submitted and recorded,
+# on one device and on two under every policy. What it measures is not looked at.
 set -eu
 . "$(dirname "$0")/lib.sh"
 

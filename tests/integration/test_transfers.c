@@ -1,8 +1,10 @@
 /*
- * Transfers between devices of one host while their workers are killed and stopped in named places of the route. The bytes arrive: a one-sided
- * copy needs nothing of the other side, halves of a staged one are done again by the next worker. Nobody else's worker ends, transfers of
- * another pair of devices go on, and the pair works again afterwards, both ways. So do puts and gets of a client that reaches no memory, which go
- * in messages. (Between hosts: test_bulk_ends.sh, and with clients of other hosts test_client_bulk.sh.)
+ * Transfers between devices of one host while their workers are killed and stopped in named places
+ * of the route. The bytes arrive: a one-sided copy needs nothing of the other side, halves of a
+ * staged one are done again by the next worker. Nobody else's worker ends, transfers of another
+ * pair of devices go on, and the pair works again afterwards, both ways. So do puts and gets of a
+ * client that reaches no memory, which go in messages. (Between hosts: test_bulk_ends.sh, and with
+ * clients of other hosts test_client_bulk.sh.)
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,8 +20,9 @@
 enum { ROUNDS_MAX = 20 };
 
 /*
- * Places where both sides end, in the order of devices 0 and 1, one cluster each: the first worker of a device is killed there, the second is stopped.
- * Whichever side comes to its place first: they are not put in step.
+ * Places where both sides end, in the order of devices 0 and 1, one cluster each: the first worker
+ * of a device is killed there, the second is stopped. Whichever side comes to its place first: they
+ * are not put in step.
  */
 struct ends {
     const char *route; /* or "inline": the client's bytes go in messages */
@@ -125,7 +128,10 @@ static void every_end(const struct ends *ends, size_t count)
 
 TEST(a_peer_copy_arrives_whichever_side_ends_in_the_middle)
 {
-    /* The producer enqueues the word that its object is there; the consumer enqueues the copy, and it runs. */
+    /*
+     * The producer enqueues the word that its object is there; the consumer enqueues the copy, and
+     * it runs.
+     */
     static const struct ends ends[] = {
         {"peer", {"worker.signal:0", "transfer.copy:1"}},
         {"peer", {"worker.signal:2", "device.copy:1"}},

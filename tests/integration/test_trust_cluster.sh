@@ -1,6 +1,7 @@
 #!/bin/sh
-# test_trust_cluster.sh PROGRAM: a cluster with mutual TLS, a token and namespaces, with real processes: who gets in, who does not and what they are told;
-# secrets are nowhere to be seen; certificates are replaced while it runs.
+# test_trust_cluster.sh PROGRAM: a cluster with mutual TLS, a token and namespaces, with real
+# processes: who gets in, who does not and what they are told; secrets are nowhere to be seen;
+# certificates are replaced while it runs.
 set -eu
 program=$1
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,7 @@
 /*
- * Memory outlives the worker that made it: workers are killed with SIGKILL, sealed objects keep their bytes, tasks that ran
- * run again, and only what a task was overwriting in place is lost, by name.
+ * Memory outlives the worker that made it: workers are killed with SIGKILL, sealed objects keep
+ * their bytes, tasks that ran run again, and only what a task was overwriting in place is lost, by
+ * name.
  */
 #include <poll.h>
 #include <signal.h>
@@ -139,7 +140,10 @@ TEST(a_task_that_ran_runs_again)
     plasmon_finish(client);
 }
 
-/* It has overwritten its input when it dies with its worker: the head makes the input again, and runs it and what reads it again. */
+/*
+ * It has overwritten its input when it dies with its worker: the head makes the input again, and
+ * runs it and what reads it again.
+ */
 TEST(what_was_overwritten_in_place_is_made_again)
 {
     bool on =
@@ -201,8 +205,9 @@ TEST(without_lineage_what_was_overwritten_in_place_is_lost_by_name_and_nothing_e
 }
 
 /*
- * A chain of updates in place on one ref. The first link has ended; the second is on the device, and waits there for what the other device
- * makes, with the others behind it. They had not begun, so the death of their worker costs nothing.
+ * A chain of updates in place on one ref. The first link has ended; the second is on the device,
+ * and waits there for what the other device makes, with the others behind it. They had not begun,
+ * so the death of their worker costs nothing.
  */
 TEST(updates_in_place_that_had_not_begun_survive_their_workers_death)
 {
@@ -334,7 +339,7 @@ TEST(a_mapping_outlives_the_worker)
     plasmon_finish(client);
 }
 
-/* ------------------------------------------------------------------------------------------------ failures */
+/* ----------------------------------------------------------------------------- failures */
 
 /* A task that makes `count` floats, and fails while it runs. */
 static struct plasmon_ref *fail(struct plasmon_client *client, int64_t count)
@@ -398,7 +403,7 @@ TEST(a_failure_that_its_worker_did_not_live_to_tell_is_a_failure)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
-/* ------------------------------------------------------------------------------------------------ given up */
+/* ----------------------------------------------------------------------------- given up */
 
 /* A task that reads y and keeps its device busy; it may be run again as often as need be. */
 static struct plasmon_ref *spin_again(struct plasmon_client *client, struct plasmon_ref *y,
@@ -459,8 +464,9 @@ static void script_write(const char *name, const char *text)
 }
 
 /*
- * A folder of programs in which the starts of device 0's workers hang as soon as the file `dead` is there: a device that does not come up
- * again, with launches that nobody ever enqueues. (Three starts that hang give it up; of those that end at once it takes eleven, with pauses.)
+ * A folder of programs in which the starts of device 0's workers hang as soon as the file `dead` is
+ * there: a device that does not come up again, with launches that nobody ever enqueues. (Three
+ * starts that hang give it up; of those that end at once it takes eleven, with pauses.)
  */
 static void use_breakable_workers(char dead[256])
 {

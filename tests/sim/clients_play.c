@@ -63,7 +63,7 @@ static uint64_t draw(struct play *play, uint64_t bound)
     return test_random(&play->random) % bound;
 }
 
-/* ------------------------------------------------------------------------------------------ life of a program */
+/* -------------------------------------------------------------------- life of a program */
 
 /* Its objects are gone with it; what it published stays. */
 static void program_forget(struct play *play, struct program *program)
@@ -106,7 +106,8 @@ static void program_kill(struct play *play, struct program *program)
 }
 
 /*
- * Is the call over as it should be? false: the session is gone, for the one reason that there may be, and so is the program.
+ * Is the call over as it should be? false: the session is gone, for the one reason that there may
+ * be, and so is the program.
  */
 static bool good(struct play *play, struct program *program, plasmon_status_t status,
                  const char *what)
@@ -128,7 +129,7 @@ static bool good(struct play *play, struct program *program, plasmon_status_t st
     return false;
 }
 
-/* ------------------------------------------------------------------------------------------ what a program does */
+/* ------------------------------------------------------------------ what a program does */
 
 static struct object *any_object(struct play *play, struct program *program)
 {
@@ -286,7 +287,7 @@ static void do_flush(struct play *play, struct program *program)
     (void)good(play, program, plasmon_flush(program->client), "flush");
 }
 
-/* ------------------------------------------------------------------------------------------ names */
+/* -------------------------------------------------------------------------------- names */
 
 static const char *name_text(uint32_t index)
 {
@@ -397,7 +398,7 @@ static void do_unpublish(struct play *play, struct program *program)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ playing */
+/* ------------------------------------------------------------------------------ playing */
 
 typedef void (*step_fn)(struct play *play, struct program *program);
 static const step_fn steps[] = {do_put,     do_put,     do_add,    do_add,      do_add,

@@ -1,8 +1,10 @@
 /*
- * Several programs with the real libplasmon (sim_rpc.h), played on a simulated cluster: each has objects of its own, and finds those of the
- * others by name. What every object must hold is kept beside it. Programs are killed, and others take their place; names stay.
+ * Several programs with the real libplasmon (sim_rpc.h), played on a simulated cluster: each has
+ * objects of its own, and finds those of the others by name. What every object must hold is kept
+ * beside it. Programs are killed, and others take their place; names stay.
  *
- * Nothing may fail but for one reason: the head has given the session up, because its client was away for a lease.
+ * Nothing may fail but for one reason: the head has given the session up, because its client was
+ * away for a lease.
  */
 #ifndef TESTS_SIM_CLIENTS_PLAY_H
 #define TESTS_SIM_CLIENTS_PLAY_H

@@ -1,13 +1,15 @@
 /*
  * Random programs, played on a simulated cluster and compared with what they mean.
  *
- *   graph_make.c, graph_args.c  a program from a seed: tasks, puts, snapshots, reads, mappings, releases, cancels, names
+ *   graph_make.c, graph_args.c  a program from a seed: tasks, puts, snapshots, reads, mappings,
+ *                               releases, cancels, names
  *   graph_play.c    submits it step by step while the cluster runs, with faults
  *   graph_model.c   what it means: the steps one after the other on plain arrays, by the same CPU functions
  *   graph_check.c   every answer against the model; what was covered
  *
- * Everything is compared to the bit (only a NaN stands for any NaN). A task may fail only where the model says so, or where a
- * cancel, a crash or a full device explains it; then the model goes on with that failure.
+ * Everything is compared to the bit (only a NaN stands for any NaN). A task may fail only where the
+ * model says so, or where a cancel, a crash or a full device explains it; then the model goes on
+ * with that failure.
  */
 #ifndef TESTS_SIM_GRAPH_H
 #define TESTS_SIM_GRAPH_H
@@ -83,8 +85,8 @@ struct graph_step {
     union kernel_scalar scalars[6];
     uint32_t scalar_count;
     uint32_t place; /* device index + 1, or 0 */
-    uint32_t
-        target; /* RELEASE: ref; CANCEL, UNMAP: step; SNAPSHOT, LOOKUP: the new ref; LOOKUP: see other */
+    /* RELEASE: ref; CANCEL, UNMAP: step; SNAPSHOT, LOOKUP: the new ref; LOOKUP: see other */
+    uint32_t target;
     uint32_t other; /* LOOKUP, UNPUBLISH: the PUBLISH step */
     bool donatable;
     uint8_t *data; /* puts; owned */
@@ -95,7 +97,10 @@ struct graph_step {
     bool endless;      /* RUN: its kernel does not end: a limit or a cancel must end it */
     uint32_t lasts_us; /* RUN: it takes so long; 0: as others */
     bool force;        /* CANCEL */
-    /* A step of a recorded graph: several in a row are one launch. The first launch of a graph comes with its recording. */
+    /*
+     * A step of a recorded graph: several in a row are one launch. The first launch of a graph
+     * comes with its recording.
+     */
     uint32_t recorded; /* which graph; 0: none */
     uint32_t launch;   /* from 0 */
     bool last;         /* of its launch */
@@ -143,32 +148,32 @@ struct graph_profile {
     uint32_t crash_permille; /* of the graphs */
     uint32_t break_permille;
     uint32_t scarce_permille; /* with little device memory */
-    uint32_t
-        spill_permille; /* with little device memory, and host memory and files for the rest */
-    uint32_t
-        disk_full_permille; /* then: so many writes find no room; 0: few of few programs */
-    uint32_t
-        spill_deaths_most; /* of these, stores that are killed while they spill; no draw */
+    /* with little device memory, and host memory and files for the rest */
+    uint32_t spill_permille;
+    /* then: so many writes find no room; 0: few of few programs */
+    uint32_t disk_full_permille;
+    /* of these, stores that are killed while they spill; no draw */
+    uint32_t spill_deaths_most;
     uint32_t client_crash_permille; /* a client dies on the way */
     uint32_t pairs_permille;        /* all transfers by pairs */
     bool pairs_of_hosts;            /* .. between two hosts with stores, too */
     uint32_t limit_permille;        /* with time limits and cancels by force */
-    uint32_t
-        head_crash_permille; /* the head writes a journal and is killed; 0: it writes none */
-    uint32_t
-        head_stops_most; /* of these: it stands still, and another one goes on; no draw */
+    /* the head writes a journal and is killed; 0: it writes none */
+    uint32_t head_crash_permille;
+    /* of these: it stands still, and another one goes on; no draw */
+    uint32_t head_stops_most;
     uint32_t gone_permille; /* a device is lost for good */
     uint32_t host_permille; /* of these: several, with their host */
-    bool
-        host_faults; /* .. which have stores, and are lost as a whole: see sim_config; no draw */
+    /* .. which have stores, and are lost as a whole: see sim_config; no draw */
+    bool host_faults;
     bool drains;           /* .. and it is drained before */
     bool no_puts;          /* so that everything can be made again */
     uint32_t crashes_most; /* in one graph; 0: 3 */
     uint32_t breaks_most;  /* 0: 4 */
     uint32_t cut_permille; /* the network is cut now and then */
     uint32_t cuts_most;
-    uint32_t
-        stop_permille; /* workers stand still; their stores watch, fence and start them */
+    /* workers stand still; their stores watch, fence and start them */
+    uint32_t stop_permille;
     uint32_t stops_most;
     uint32_t store_deaths_most; /* of these, with stop_permille */
     bool store_early;           /* see sim_config */
@@ -179,9 +184,9 @@ struct graph_profile {
     bool patient;               /* see sim_config */
     bool gates;             /* who waits for more than some others does so behind gates */
     uint32_t way_cuts_most; /* ways between two hosts are cut; 0: none is .. */
-    uint32_t
-        reach_wait_ms; /* .. for less or more than that; 0: longer than any lease, and than any worker is away .. */
-    bool ways_long;    /* .. most for more; no draw */
+    /* .. for less or more than that; 0: longer than any lease, and than any worker is away .. */
+    uint32_t reach_wait_ms;
+    bool ways_long; /* .. most for more; no draw */
     uint32_t check_every;
 };
 
@@ -217,7 +222,7 @@ void graph_coverage_print(const struct graph_coverage *coverage);
 /* How many feasible cells were never executed; names them. */
 uint32_t graph_coverage_missing(const struct graph_coverage *coverage, struct pl_str *out);
 
-/* ------------------------------------------------------------------------------------------------ model */
+/* -------------------------------------------------------------------------------- model */
 
 struct graph_partial {
     struct pl_box box;
@@ -234,7 +239,8 @@ enum {
     GRAPH_MADE,     /* no: it is made again */
     GRAPH_CUT,      /* yes: it depends on what nobody can make again, a put or a replay */
     GRAPH_PUT_HERE, /* it was put and not written since: a call no, its device is there */
-    GRAPH_PUT_TWICE /* likewise, and it is in two places whenever something is lost: who reads it at the end no */
+    /* likewise, and it is in two places whenever something is lost: who reads it at the end no */
+    GRAPH_PUT_TWICE
 };
 
 struct graph_array {

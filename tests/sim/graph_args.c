@@ -1,8 +1,9 @@
 /*
  * Arguments of random programs: refs, views of them, and views that fit together.
  *
- * Views are made dimension by dimension, always inside the array. One argument decides the shape of a call; the others are views
- * of just that shape, in other arrays or in parts of the same one that do not meet what the call writes.
+ * Views are made dimension by dimension, always inside the array. One argument decides the shape of
+ * a call; the others are views of just that shape, in other arrays or in parts of the same one that
+ * do not meet what the call writes.
  */
 #include "tests/sim/graph_int.h"
 
@@ -25,7 +26,7 @@ uint64_t graph_between(struct graph *graph, uint64_t low, uint64_t high)
     return low + graph_draw(graph, high - low + 1);
 }
 
-/* ------------------------------------------------------------------------------------------ refs */
+/* --------------------------------------------------------------------------------- refs */
 
 static const int64_t dim_max[PL_DIM_MAX + 1] = {0, 120, 13, 7, 5};
 
@@ -60,7 +61,7 @@ bool graph_has_room(const struct graph *graph)
     return graph->ref_count + 4 < GRAPH_REFS_MAX;
 }
 
-/* ------------------------------------------------------------------------------------------ views */
+/* -------------------------------------------------------------------------------- views */
 
 static struct pl_view dense_view(struct graph *graph, const struct pl_shape *shape)
 {
@@ -111,7 +112,10 @@ static bool to_root(const struct graph_ref *ref, const struct pl_view *view,
     return pl_view_compose(&ref->base, view, out, &err) == PLASMON_OK;
 }
 
-/* What the view is, whatever it was meant to be. One that overlaps the last access is dense or strided, too: counted as either. */
+/*
+ * What the view is, whatever it was meant to be. One that overlaps the last access is dense or
+ * strided, too: counted as either.
+ */
 static enum graph_view_kind classify(const struct graph_ref *ref,
                                      const struct pl_view *view, const struct pl_view *root,
                                      bool nested, bool overlap)
@@ -186,7 +190,7 @@ static bool view_of_shape(struct graph *graph, const struct graph_ref *ref,
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------ arguments */
+/* ---------------------------------------------------------------------------- arguments */
 
 static bool writes(uint32_t mode)
 {

@@ -1,22 +1,25 @@
 /*
- * Every answer of a played program against the model, in the order of submission; and which cells of the coverage table were really
- * executed.
+ * Every answer of a played program against the model, in the order of submission; and which cells
+ * of the coverage table were really executed.
  *
  * WHAT MAY FAIL
  *   - a task with a failed input, and test_fail: they must fail
  *   - a task that was asked to be cancelled: ECANCELLED
- *   - one whose kernel takes longer than its limit: ETIMELIMIT. Nobody else may, and one that does not end must fail, in this way
- *     or another
- *   - after a fence, what a crash may cost, but nobody runs out of retries, and not ECONSUMED what lay behind a launch over its limit
- *   - after a crash (sim_losses.c says of which launches): ECONSUMED a task whose input a begun launch of the dead worker had written
- *     over; EWORKER one that had begun; EAGAIN a read whose bytes were on their way; EDEPENDENCY one whose first failure is such a task, or one of the head's own copies and
- *     folds, if one of those had begun
- *   - after a way between hosts was cut for longer than the head waits (sim_ways.c): whatever says that no bytes came by it, and what
- *     cannot be made again because something was overwritten
- *   - on a device with little memory: EDEVMEM, ELOST, EDEPENDENCY; EWORKER if it died before it told one of these. Which tasks depend on a copy of the head that found no room cannot be
- *     told from outside; but what is answered as done must be right in any case.
- * Everything else is an error, and so is a task that ends well on a failed input, and a value that was made and is nowhere at the end because somebody else found no memory
- * (check_kept).
+ *   - one whose kernel takes longer than its limit: ETIMELIMIT. Nobody else may, and one that does
+ *     not end must fail, in this way or another
+ *   - after a fence, what a crash may cost, but nobody runs out of retries, and not ECONSUMED what
+ *     lay behind a launch over its limit
+ *   - after a crash (sim_losses.c says of which launches): ECONSUMED a task whose input a begun
+ *     launch of the dead worker had written over; EWORKER one that had begun; EAGAIN a read whose
+ *     bytes were on their way; EDEPENDENCY one whose first failure is such a task, or one of the
+ *     head's own copies and folds, if one of those had begun
+ *   - after a way between hosts was cut for longer than the head waits (sim_ways.c): whatever says
+ *     that no bytes came by it, and what cannot be made again because something was overwritten
+ *   - on a device with little memory: EDEVMEM, ELOST, EDEPENDENCY; EWORKER if it died before it
+ *     told one of these. Which tasks depend on a copy of the head that found no room cannot be told
+ *     from outside; but what is answered as done must be right in any case.
+ * Everything else is an error, and so is a task that ends well on a failed input, and a value that
+ * was made and is nowhere at the end because somebody else found no memory (check_kept).
  */
 #include "tests/sim/graph.h"
 
@@ -34,7 +37,7 @@ struct check {
     bool launch_may_fail; /* the launch of a graph whose steps come just now */
 };
 
-/* ------------------------------------------------------------------------------------------ comparing */
+/* ---------------------------------------------------------------------------- comparing */
 
 static bool same_value(const uint8_t *a, const uint8_t *b, uint32_t dtype)
 {
@@ -112,8 +115,8 @@ static uint32_t losses_of(const struct check *check, const struct graph_step *st
 }
 
 /*
- * ... and the task that an answer names as the first that failed, whichever client's. A task that names itself, or none, failed because
- * of a launch of the head's own.
+ * ... and the task that an answer names as the first that failed, whichever client's. A task that
+ * names itself, or none, failed because of a launch of the head's own.
  */
 static uint32_t first_losses(const struct check *check, const struct sim_answer *answer)
 {
@@ -137,7 +140,8 @@ static bool reads(const struct graph_arg *arg)
 }
 
 /*
- * What was put is there until a call that reads it is over; a read is asked again where it is by then. At the end nobody has written over what it is to find.
+ * What was put is there until a call that reads it is over; a read is asked again where it is by
+ * then. At the end nobody has written over what it is to find.
  */
 static bool arg_cut_off(const struct graph_array *array, const struct graph_arg *arg,
                         bool call, bool at_end)
@@ -195,7 +199,10 @@ static bool explained_by_loss(const struct check *check, const struct graph_step
                               const struct sim_answer *answer)
 {
     if (check->sim->drain_begun && (check->sim->drained || check->sim->gone_count == 0)) {
-        /* Nothing is lost; but the host takes nothing new: EINVAL is for a piece behind a first one that was refused. */
+        /*
+         * Nothing is lost; but the host takes nothing new: EINVAL is for a piece behind a first one
+         * that was refused.
+         */
         return step->place != 0 &&
                (answer->status == PLASMON_EWORKER ||
                 (answer->status == PLASMON_EINVAL && step->kind == GRAPH_PUT));
@@ -223,9 +230,10 @@ static bool explained_by_loss(const struct check *check, const struct graph_step
 }
 
 /*
- * A launch on a device that lives was sent to write over a version, and given up because something else that it reads was lost with a worker. That
- * version was made, by calls that could be run again, of a put whose bytes they wrote over (docs/lineage.md, what cannot be made again): the failure is of
- * no launch that the loss touched.
+ * A launch on a device that lives was sent to write over a version, and given up because something
+ * else that it reads was lost with a worker. That version was made, by calls that could be run
+ * again, of a put whose bytes they wrote over (docs/lineage.md, what cannot be made again): the
+ * failure is of no launch that the loss touched.
  */
 static bool put_was_consumed(const struct check *check, const struct graph_step *step,
                              const struct sim_answer *answer)
@@ -251,8 +259,9 @@ static bool explained_by_way(const struct check *check, const struct graph_step 
 }
 
 /*
- * Likewise, but what was given up was a transfer, and so a call or a fold is made again that it was for: what it had read may have been written over since, by itself or by
- * who was to come after it, and be a put, or have been made without lineage.
+ * Likewise, but what was given up was a transfer, and so a call or a fold is made again that it was
+ * for: what it had read may have been written over since, by itself or by who was to come after it,
+ * and be a put, or have been made without lineage.
  */
 static bool overwritten_for_want_of_a_way(const struct check *check,
                                           const struct graph_step *step,
@@ -273,7 +282,10 @@ static bool refused_twice(const struct check *check, const struct graph_step *st
     for (uint32_t i = 0; i < sim->config.devices; i++) {
         left += !sim->workers[i].gone;
     }
-    /* A host with a store may have been given up, or be drained, whatever is left of it; and there may be no room. */
+    /*
+     * A host with a store may have been given up, or be drained, whatever is left of it; and there
+     * may be no room.
+     */
     return sim->config.replicas &&
            (left < 2 || sim->config.device_bytes != 0 ||
             (sim->config.second_host && sim->config.stores)) &&
@@ -335,7 +347,7 @@ static bool explained(const struct check *check, const struct graph_step *step,
     }
 }
 
-/* ------------------------------------------------------------------------------------------ coverage */
+/* ----------------------------------------------------------------------------- coverage */
 
 enum { HELD_BY_NONE, HELD_BY_SNAPSHOT, HELD_BY_MAPPING, HELD_BY_READER };
 enum { FAILED_NONE, FAILED_INPUT, FAILED_CANCELLED, FAILED_CRASH };
@@ -424,8 +436,9 @@ static const char *const failure_names[]  = {"none", "failed input", "cancelled"
                                              "worker crash"};
 
 /*
- * SCRATCH is fresh memory of its task: always whole, where the task runs, and nobody else has a stake in it. It is written on the
- * way to a failure as on the way to success, so all failures can be met.
+ * SCRATCH is fresh memory of its task: always whole, where the task runs, and nobody else has a
+ * stake in it. It is written on the way to a failure as on the way to success, so all failures can
+ * be met.
  */
 static bool infeasible(uint32_t mode, uint32_t kind, uint32_t relation, uint32_t holder)
 {
@@ -490,7 +503,7 @@ void graph_coverage_print(const struct graph_coverage *coverage)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ tasks */
+/* -------------------------------------------------------------------------------- tasks */
 
 static void arrays_prepare(struct check *check, const struct graph_step *step)
 {
@@ -578,7 +591,10 @@ static struct pl_box joined(const struct pl_box *a, const struct pl_box *b)
     return hull;
 }
 
-/* One argument after another, from `from` on: all that they touch of the array of the first, as far as it meets. */
+/*
+ * One argument after another, from `from` on: all that they touch of the array of the first, as far
+ * as it meets.
+ */
 static struct pl_box touched_together(const struct check *check, uint32_t from,
                                       uint32_t until, const struct graph_arg *first)
 {
@@ -605,8 +621,8 @@ static struct pl_box touched_together(const struct check *check, uint32_t from,
 }
 
 /*
- * Of an array that it writes, a launch is told as one argument what its calls touch side by side. So when it fails, what it only read there may
- * count as failed, too.
+ * Of an array that it writes, a launch is told as one argument what its calls touch side by side.
+ * So when it fails, what it only read there may count as failed, too.
  */
 static void doubt_launch(struct check *check, const struct graph_step *last, uint32_t index)
 {
@@ -708,8 +724,9 @@ static void check_run(struct check *check, const struct graph_step *step, uint32
 }
 
 /*
- * Only its client has the bytes. They are not lost as long as the device is there to which they went, unless the client allows that they are written over;
- * where that is full they may be brought back to another one.
+ * Only its client has the bytes. They are not lost as long as the device is there to which they
+ * went, unless the client allows that they are written over; where that is full they may be brought
+ * back to another one.
  */
 static uint8_t put_marks(const struct check *check, const struct graph_step *step)
 {
@@ -804,7 +821,10 @@ static bool anything_lost(const struct sim *sim)
            sim->config.device_bytes != 0 || sim->drain_begun || sim_ways_given_up(sim);
 }
 
-/* Who let go of what it had found, or wrote over it, is told that it is over when that is lost and nobody else wants it: it is not made again. */
+/*
+ * Who let go of what it had found, or wrote over it, is told that it is over when that is lost and
+ * nobody else wants it: it is not made again.
+ */
 static bool let_go(const struct graph *graph, const struct graph_step *look)
 {
     for (const struct graph_step *step = look + 1; step < &graph->steps[graph->end];
@@ -878,8 +898,9 @@ static void check_step(struct check *check, uint32_t index)
 }
 
 /*
- * Little memory costs those that find none, and nobody else: what was made well, and a client still shows, is somewhere, in whatever memory. But for what was to be
- * added up when it is read: that may find no room then.
+ * Little memory costs those that find none, and nobody else: what was made well, and a client still
+ * shows, is somewhere, in whatever memory. But for what was to be added up when it is read: that
+ * may find no room then.
  */
 static void check_kept(struct check *check)
 {

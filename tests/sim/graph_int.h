@@ -1,4 +1,7 @@
-/* Between graph_make.c, graph_calls.c and graph_args.c: random numbers of a program, calls, and arguments that fit. */
+/*
+ * Between graph_make.c, graph_calls.c and graph_args.c: random numbers of a program, calls, and
+ * arguments that fit.
+ */
 #ifndef TESTS_SIM_GRAPH_INT_H
 #define TESTS_SIM_GRAPH_INT_H
 
@@ -33,7 +36,10 @@ void graph_add_fresh(struct graph *graph, struct graph_step *step,
 void graph_add_scratch(struct graph *graph, struct graph_step *step,
                        const struct pl_shape *shape);
 
-/* graph_calls.c: some call with its arguments. false: nothing fits; what it added is the caller's to take back. */
+/*
+ * graph_calls.c: some call with its arguments. false: nothing fits; what it added is the caller's
+ * to take back.
+ */
 bool graph_make_call(struct graph *graph, struct graph_step *step);
 
 #endif

@@ -1,9 +1,10 @@
 /*
  * A random program. It is complete before anything runs, so a seed names it, whatever the cluster does.
  *
- * Arrays of one program belong to a family (dimensions and mostly one dtype), so that views of one fit views of another. A task picks
- * its first argument and a view of it; the view's shape is the shape of the call, and other arguments are views of that shape,
- * found in other arrays or in parts of the same one that do not meet what the call writes.
+ * Arrays of one program belong to a family (dimensions and mostly one dtype), so that views of one
+ * fit views of another. A task picks its first argument and a view of it; the view's shape is the
+ * shape of the call, and other arguments are views of that shape, found in other arrays or in parts
+ * of the same one that do not meet what the call writes.
  */
 #include "tests/sim/graph_int.h"
 
@@ -13,7 +14,7 @@
 
 enum { REACH_WAIT_MS = 30000 }; /* longer than any lease, and any worker is away */
 
-/* ------------------------------------------------------------------------------------------ steps */
+/* -------------------------------------------------------------------------------- steps */
 
 static struct graph_step *step_add(struct graph *graph, enum graph_step_kind kind,
                                    uint32_t client)
@@ -31,7 +32,10 @@ static struct graph_step *step_add(struct graph *graph, enum graph_step_kind kin
     return step;
 }
 
-/* Sometimes a limit that is enough, or a kernel that does not end: then something must end it, a limit or a cancel. */
+/*
+ * Sometimes a limit that is enough, or a kernel that does not end: then something must end it, a
+ * limit or a cancel.
+ */
 static void make_limit(struct graph *graph, struct graph_step *step, uint32_t index)
 {
     struct graph_step *cancel;
@@ -78,7 +82,7 @@ static void make_run(struct graph *graph, uint32_t client)
     graph->ref_count  = refs_before;
 }
 
-/* ------------------------------------------------------------------------------------------ the other steps */
+/* ---------------------------------------------------------------------- the other steps */
 
 static void random_bytes(struct graph *graph, const struct pl_shape *shape, uint8_t *out)
 {
@@ -238,7 +242,7 @@ static void make_shared(struct graph *graph, uint32_t client)
     step->other                       = publish;
 }
 
-/* ------------------------------------------------------------------------------------------ the whole */
+/* ---------------------------------------------------------------------------- the whole */
 
 static void draw_config(struct graph *graph, const struct graph_profile *profile)
 {

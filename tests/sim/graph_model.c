@@ -1,14 +1,16 @@
 /*
  * What a program means, on plain arrays.
  *
- * An array is its bytes, and for each element whether it failed: whoever reads a box (the hull of a view) with a failed element
- * fails; writing a dense box makes its elements right again; a writer that fails makes all of its hull failed. What a launch of a recorded graph
- * wrote that failed is in doubt: some of its calls may have ended well, and then their results are right.
+ * An array is its bytes, and for each element whether it failed: whoever reads a box (the hull of a
+ * view) with a failed element fails; writing a dense box makes its elements right again; a writer
+ * that fails makes all of its hull failed. What a launch of a recorded graph wrote that failed is
+ * in doubt: some of its calls may have ended well, and then their results are right.
  *
- * REDUCE, as head/reduce.c promises it: partials are kept in the order of submission and folded before the first use of the array that
- * is not a REDUCE with the same operation. Partials with equal boxes form a group; groups are folded in the order of their first
- * members; in a group of more than 64 every run of 64 neighbours is folded into its first, again and again; what is left is folded into
- * the array. A partial starts as the identity all over its box.
+ * REDUCE, as head/reduce.c promises it: partials are kept in the order of submission and folded
+ * before the first use of the array that is not a REDUCE with the same operation. Partials with
+ * equal boxes form a group; groups are folded in the order of their first members; in a group of
+ * more than 64 every run of 64 neighbours is folded into its first, again and again; what is left
+ * is folded into the array. A partial starts as the identity all over its box.
  */
 #include "tests/sim/graph.h"
 
@@ -97,7 +99,7 @@ struct kernel_arg graph_array_arg(const struct graph_array *array,
     return view_arg(view, &frame, array->bytes, array->shape.dtype, mode);
 }
 
-/* ------------------------------------------------------------------------------------------ boxes of elements */
+/* -------------------------------------------------------------------- boxes of elements */
 
 /* Calls fn with each element's index in the array. */
 static bool box_walk(const struct graph_array *array, const struct pl_box *box,
@@ -252,7 +254,7 @@ uint8_t *graph_array_show(const struct graph_array *array, const struct pl_view 
     return out;
 }
 
-/* ------------------------------------------------------------------------------------------ reductions */
+/* --------------------------------------------------------------------------- reductions */
 
 static struct pl_view dense_view(const struct pl_box *box)
 {

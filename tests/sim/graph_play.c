@@ -1,6 +1,7 @@
 /*
- * Submits a program while the cluster runs. The client waits for nothing that a real one would not wait for: the answer of a
- * PutOpen before it writes, of a mapping before it ends it, of a publication before somebody else looks the name up.
+ * Submits a program while the cluster runs. The client waits for nothing that a real one would not
+ * wait for: the answer of a PutOpen before it writes, of a mapping before it ends it, of a
+ * publication before somebody else looks the name up.
  *
  * At the end every live ref is read, everything is let go, and nothing may be left anywhere.
  */
@@ -48,7 +49,7 @@ static bool time_came(void *user)
     return until->sim->now_ns >= until->at_ns || until->sim->events.count == 0;
 }
 
-/* ------------------------------------------------------------------------------------------ arguments */
+/* ---------------------------------------------------------------------------- arguments */
 
 static void wire_arg(const struct graph *graph, const struct graph_arg *arg,
                      struct sim_arg *out)
@@ -97,7 +98,7 @@ static void note_holders(struct graph *graph, uint32_t upto, struct graph_arg *a
     }
 }
 
-/* ------------------------------------------------------------------------------------------ steps */
+/* -------------------------------------------------------------------------------- steps */
 
 /* The steps before it, back to the first of its launch, share its task. */
 static void play_launch(struct graph *graph, struct graph_step *last, uint32_t index,
@@ -451,8 +452,9 @@ static bool is_quiet(void *user)
 }
 
 /*
- * A head that goes on from a checkpoint of all that the program made, and from nothing else: everything can be read once more. Without this most
- * checkpoints would be made at the beginning, when there is little.
+ * A head that goes on from a checkpoint of all that the program made, and from nothing else:
+ * everything can be read once more. Without this most checkpoints would be made at the beginning,
+ * when there is little.
  */
 static void go_on_from_checkpoint(struct graph *graph, struct sim *sim)
 {

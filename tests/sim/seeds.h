@@ -1,6 +1,7 @@
 /*
- * Runs by seed, for tests whose programs are random: PLASMON_SEEDS=n of them, or as many as the test wants, from the test's seed (--seed) on.
- * Runs are silent but for errors: crashes are logged as warnings, thousands of them; an error says why a process ends.
+ * Runs by seed, for tests whose programs are random: PLASMON_SEEDS=n of them, or as many as the
+ * test wants, from the test's seed (--seed) on. Runs are silent but for errors: crashes are logged
+ * as warnings, thousands of them; an error says why a process ends.
  */
 #ifndef TESTS_SIM_SEEDS_H
 #define TESTS_SIM_SEEDS_H
@@ -8,7 +9,10 @@
 #include "tests/sim/graph.h"
 
 void seeds_log_errors(void);
-/* Fails the test at the first seed for which `run` is false, and says how to repeat it. Returns how many there were. */
+/*
+ * Fails the test at the first seed for which `run` is false, and says how to repeat it. Returns how
+ * many there were.
+ */
 uint64_t seeds_run(uint64_t by_default, bool (*run)(uint64_t seed, void *user), void *user);
 /* graph_run() for each. */
 uint64_t seeds_run_graphs(uint64_t by_default, const struct graph_profile *profile,

@@ -1,9 +1,10 @@
 /*
- * A whole cluster in one thread: one head, some workers of one or two hosts, some clients. Time is a number, every delay is drawn
- * from the seed, and a run with the same seed is the same run.
+ * A whole cluster in one thread: one head, some workers of one or two hosts, some clients. Time is
+ * a number, every delay is drawn from the seed, and a run with the same seed is the same run.
  *
  *   sim_queue.c    events in virtual time, random numbers, what a failed run says
- *   sim_link.c     connections: bytes in order, delays, everything in flight lost when they break; frames with headers
+ *   sim_link.c     connections: bytes in order, delays, everything in flight lost when they break;
+ *                  frames with headers
  *   sim_net.c      cuts: nothing gets through to or from the head, and nobody is told
  *   sim_memory.c   arenas: fresh memory is noise, freed memory is poison, a use of either is an error at once
  *   sim_sealed.c   what is sealed stays sealed
@@ -28,10 +29,11 @@
  *   sim_mapping.c  its mappings
  *   sim_cluster.c  making, running, breaking and checking the whole
  *
- * What they share is in sim_base.h (time, links), sim_device.h, sim_client.h, sim_process.h (workers, stores) and sim_head.h; here is the whole.
+ * What they share is in sim_base.h (time, links), sim_device.h, sim_client.h, sim_process.h
+ * (workers, stores) and sim_head.h; here is the whole.
  *
- * The cores, the wire with its checks, the links, tables and timelines are the real ones. What is simulated is what a driver, a
- * kernel of the operating system and a network do.
+ * The cores, the wire with its checks, the links, tables and timelines are the real ones. What is
+ * simulated is what a driver, a kernel of the operating system and a network do.
  *
  * Threads: one. One simulation at a time in a process (the allocator is watched at link time).
  */
@@ -87,16 +89,19 @@ struct sim_config {
     bool on_demand;      /* nothing is brought back before its turn */
     uint64_t spill_files;
     uint32_t spill_full_permille; /* of the writes find no room */
-    uint32_t
-        spill_deaths_max; /* the store is killed at something that it was asked, and another one goes on */
+    /* the store is killed at something that it was asked, and another one goes on */
+    uint32_t spill_deaths_max;
     uint32_t pair_trouble_millionth; /* a communicator fails, an operation */
     uint32_t gone_max;               /* devices that do not come back */
     uint32_t gone_millionth;
-    bool
-        second_host; /* the upper half of the devices; when one of these does not come back, none does */
+    /* the upper half of the devices; when one of these does not come back, none does */
+    bool second_host;
     enum sim_host_fault host_fault; /* with second_host and stores */
-    bool
-        drains; /* with second_host: it is drained first, and goes when nothing lies there alone, or it took too long */
+    /*
+     * with second_host: it is drained first, and goes when nothing lies there alone, or it took too
+     * long
+     */
+    bool drains;
     bool replicas; /* what is put is to be in two places */
     bool patient;  /* .. and no device is lost before all of it is */
     bool limits;   /* some tasks do not end, or have a limit, or are cancelled by force */
@@ -105,11 +110,11 @@ struct sim_config {
     uint32_t way_cuts_max; /* of ways between hosts, with reach_wait_ms and second_host */
     uint32_t way_cut_millionth;
     bool ways_long; /* most of these are for longer than reach_wait_ms */
-    bool
-        stores; /* they start, watch and fence their workers; else a crash is all there is */
+    /* they start, watch and fence their workers; else a crash is all there is */
+    bool stores;
     uint32_t store_deaths_max;
-    bool
-        store_early; /* it may be in trouble before it has been welcomed for the first time */
+    /* it may be in trouble before it has been welcomed for the first time */
+    bool store_early;
     uint32_t stops_max; /* of workers and whole hosts that stand still */
     uint32_t stop_millionth;
     uint32_t check_every; /* steps between checks of the head's invariants; 0: never */
@@ -141,8 +146,8 @@ struct sim {
 
     struct sim_worker workers[SIM_DEVICES_MAX];
     struct sim_node nodes[SIM_HOSTS_MAX];
-    struct sim_worker
-        ghosts[SIM_GHOSTS_MAX]; /* what others see of devices that were given up */
+    /* what others see of devices that were given up */
+    struct sim_worker ghosts[SIM_GHOSTS_MAX];
     uint32_t ghost_count;
     bool host_lost; /* it has met its fate */
     struct sim_way ways[SIM_HOSTS_MAX][SIM_HOSTS_MAX];
@@ -155,8 +160,8 @@ struct sim {
     struct store_table *tables[SIM_DEVICES_MAX + SIM_GHOSTS_MAX];
     struct store_pins *readers[STORE_READER_MAX];
     uint32_t host_device_of[SIM_NUMBERS_MAX];
-    struct wire_arena
-        arena; /* of whoever decodes just now on the workers' and clients' side */
+    /* of whoever decodes just now on the workers' and clients' side */
+    struct wire_arena arena;
 
     uint32_t crash_count;
     uint64_t combined; /* functions that read where their arguments lie */

@@ -29,7 +29,7 @@ struct sim_worker;
 struct sim_client;
 struct sim_comm;
 
-/* ------------------------------------------------------------------------------------------------ time */
+/* --------------------------------------------------------------------------------- time */
 
 /* data is owned by the event: freed after fn, or when the simulation ends. */
 typedef void (*sim_fn)(void *user, uint64_t arg, void *data);
@@ -49,7 +49,7 @@ void sim_look_at(struct sim *sim, uint64_t delay_ns);
 void sim_trace(struct sim *sim, const char *format, ...) PL_PRINTF(2, 3);
 void *sim_alloc(size_t bytes); /* zeroed; a test that runs out of memory stops */
 
-/* ------------------------------------------------------------------------------------------------ links */
+/* -------------------------------------------------------------------------------- links */
 
 struct sim_bytes {
     size_t length;
@@ -90,7 +90,7 @@ void sim_link_send_plain(struct sim *sim, struct wire_link *link, struct sim_pip
                          uint64_t session, uint64_t credit, const uint8_t *body,
                          size_t body_length);
 
-/* ------------------------------------------------------------------------------------------------ cuts */
+/* --------------------------------------------------------------------------------- cuts */
 
 struct sim_cut_ops {
     void (*peer_gives_up)(
@@ -124,7 +124,7 @@ bool sim_cut_begin(struct sim_cut *cut,
 bool sim_cut_hides(struct sim_cut *cut); /* the head cannot see that the peer's end broke */
 void sim_cut_died(struct sim_cut *cut);  /* the process, before its connection breaks */
 
-/* ------------------------------------------------------------------------------------------------ what was met */
+/* ------------------------------------------------------------------------- what was met */
 
 /* Interleavings that a run is to prove it has met. */
 #define SIM_CELLS(XX)                                                                     \

@@ -1,9 +1,10 @@
 /*
- * What a worker says after a death of the launches that had not begun, held against what really happened on the simulated device:
+ * What a worker says after a death of the launches that had not begun, held against what really
+ * happened on the simulated device:
  *
  *   - a launch whose work was started, by any incarnation, is not said to be untouched
- *   - where the device tells the begin of each launch that overwrites (words_cheap), one whose stream never came so far must not be lost
- *     (sim_losses.c asks)
+ *   - where the device tells the begin of each launch that overwrites (words_cheap), one whose
+ *     stream never came so far must not be lost (sim_losses.c asks)
  *
  * What happened is remembered for all incarnations of a device: a launch keeps its number.
  */

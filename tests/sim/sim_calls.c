@@ -1,8 +1,9 @@
 /*
  * What a client asks for, with frames made by hand.
  *
- * Ops are gathered into a frame until a flush. Tasks in a frame come before everything else in it, so a frame is closed when a task
- * follows another op, or when the kind of op changes: the order of the program is the order on the wire.
+ * Ops are gathered into a frame until a flush. Tasks in a frame come before everything else in it,
+ * so a frame is closed when a task follows another op, or when the kind of op changes: the order of
+ * the program is the order on the wire.
  */
 #include "tests/sim/sim.h"
 

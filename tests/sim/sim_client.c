@@ -1,5 +1,6 @@
 /*
- * A client: what libplasmon does, with frames made by hand (sim_calls.c): sent when there is credit, answered, lost and sent again.
+ * A client: what libplasmon does, with frames made by hand (sim_calls.c): sent when there is
+ * credit, answered, lost and sent again.
  *
  * Every answer is awaited exactly once: a second one, or one that nobody asked for, ends the run.
  */
@@ -17,7 +18,7 @@ enum {
 
 static void client_connect(void *user, uint64_t arg, void *data);
 
-/* ------------------------------------------------------------------------------------------ sending */
+/* ------------------------------------------------------------------------------ sending */
 
 void sim_client_pump(struct sim_client *client)
 {
@@ -35,7 +36,7 @@ void sim_client_pump(struct sim_client *client)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ answers */
+/* ------------------------------------------------------------------------------ answers */
 
 struct sim_answer *sim_client_answer(struct sim_client *client, uint64_t id,
                                      enum sim_answer_kind kind, plasmon_status_t status,
@@ -122,7 +123,7 @@ void sim_client_put_write(struct sim_client *client, const struct sim_answer *op
     memcpy(worker->arena + entry->offset, data, bytes);
 }
 
-/* ------------------------------------------------------------------------------------------ receiving */
+/* ---------------------------------------------------------------------------- receiving */
 
 static void take_frame(struct sim_client *client, const Plasmon__V1__HeadFrame *frame)
 {
@@ -235,7 +236,7 @@ static void client_deliver(void *user, const uint8_t *data, size_t length)
     sim_after(sim, 1000000, ack_later, client, client->to_head.life, NULL);
 }
 
-/* ------------------------------------------------------------------------------------------ coming and going */
+/* --------------------------------------------------------------------- coming and going */
 
 static void client_connect(void *user, uint64_t arg, void *data)
 {

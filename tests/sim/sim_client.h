@@ -56,8 +56,8 @@ struct sim_answer {
     uint64_t first_task;
     uint8_t *data; /* DATA, MAPPING, TASK that gets: owned */
     size_t length;
-    uint64_t
-        found; /* REPLY to a lookup: the task that is over by it, unless it says otherwise; 0: none */
+    /* REPLY to a lookup: the task that is over by it, unless it says otherwise; 0: none */
+    uint64_t found;
     struct sim_host *host; /* TASK: of a copy from (data NULL) or to host memory */
     uint64_t buffer;       /* PUT */
     uint64_t asked_ns;
@@ -150,8 +150,9 @@ void sim_client_graph_release(struct sim_client *client, uint64_t graph);
 struct sim_answer *sim_client_read(struct sim_client *client, uint64_t ref,
                                    const struct pl_view *view, uint64_t bytes);
 /*
- * Locate, pin, look. view: in the coordinates of what the ref shows, NULL for all of it; root: the same in the coordinates of the
- * array, with its shape. The answer is MAPPING; bytes are compared again by sim_client_unmap().
+ * Locate, pin, look. view: in the coordinates of what the ref shows, NULL for all of it; root: the
+ * same in the coordinates of the array, with its shape. The answer is MAPPING; bytes are compared
+ * again by sim_client_unmap().
  */
 struct sim_answer *sim_client_map(struct sim_client *client, uint64_t ref,
                                   const struct pl_view *view, const struct pl_view *root,

@@ -1,9 +1,10 @@
 /*
  * The whole cluster: made, run, broken and checked.
  *
- * Faults come at steps: before each event a worker may crash or a connection break, with a chance and up to a number that the
- * configuration gives. When no event is left but something is still awaited, only time passes: the head is ticked, up to
- * the length of a lease and more. What then is still awaited waits for ever, and that is a failure.
+ * Faults come at steps: before each event a worker may crash or a connection break, with a chance
+ * and up to a number that the configuration gives. When no event is left but something is still
+ * awaited, only time passes: the head is ticked, up to the length of a lease and more. What then is
+ * still awaited waits for ever, and that is a failure.
  */
 #include "tests/sim/sim.h"
 
@@ -42,7 +43,7 @@ void sim_cover(struct sim *sim, enum sim_cell cell)
     sim->met[cell]++;
 }
 
-/* ------------------------------------------------------------------------------------------ steps */
+/* -------------------------------------------------------------------------------- steps */
 
 /* NULL: none is. */
 static struct sim_node *node_to_hit(struct sim *sim)
@@ -314,7 +315,7 @@ void sim_settle(struct sim *sim)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ checks */
+/* ------------------------------------------------------------------------------- checks */
 
 void sim_check(struct sim *sim)
 {
@@ -399,7 +400,7 @@ void sim_describe(struct sim *sim, struct pl_str *out)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 static bool all_up(void *user)
 {

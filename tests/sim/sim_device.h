@@ -81,7 +81,10 @@ struct sim_op {
     uint64_t tag;
 };
 
-/* Host memory of a client, for one copy; its number on the wire is its address. Lives as long as the simulation. */
+/*
+ * Host memory of a client, for one copy; its number on the wire is its address. Lives as long as
+ * the simulation.
+ */
 struct sim_host {
     bool over; /* the client was told that the copy is over: nobody may touch it any more */
     bool slab; /* not of a client: what is spilled lies in it, here and there */
@@ -99,8 +102,8 @@ struct sim_stream {
     uint64_t passed;    /* so many it has gone past */
     uint64_t completed; /* so many are over, and all before them */
     bool leaves;        /* other devices copy what comes from them */
-    uint32_t
-        from; /* the device whose engines copy what goes in: another one's, and words are late */
+    /* the device whose engines copy what goes in: another one's, and words are late */
+    uint32_t from;
     uint64_t kept; /* the last so many have not gone in (device_launch_soon()) */
     uint64_t marks[WORKER_MARKS]; /* what was enqueued when it was made */
     bool running;
@@ -159,8 +162,8 @@ struct sim_limits {
     uint64_t fence_asked_ns; /* 0: not asked */
     uint32_t orders_lost;
     struct pl_map limit_ms; /* of launches with one */
-    struct pl_map
-        behind; /* seqs in the stream of a launch over its limit, when it was ended */
+    /* seqs in the stream of a launch over its limit, when it was ended */
+    struct pl_map behind;
     bool fenced;
 };
 
@@ -175,7 +178,10 @@ struct sim_process {
     uint64_t due_scheduled_ns;
 };
 
-/* What half `number` of a lane moves, as it was when the half was enqueued: it may be staged, or done alone, much later. */
+/*
+ * What half `number` of a lane moves, as it was when the half was enqueued: it may be staged, or
+ * done alone, much later.
+ */
 struct sim_half_touch {
     uint64_t number;
     uint64_t seq; /* of its launch */
@@ -252,19 +258,19 @@ struct sim_worker {
     uint64_t arena_bytes;
     uint64_t chunk_bytes; /* sum of chunks */
     uint64_t pool_bytes[STORE_ARENA_POOLS];
-    struct pl_vec
-        chunks; /* struct sim_chunk: those that the store, or a peer for it, keeps */
+    /* struct sim_chunk: those that the store, or a peer for it, keeps */
+    struct pl_vec chunks;
     struct sim_growth growth;
     uint8_t *slab;        /* STORE_STAGE_SLOTS * SIM_STAGE_BYTES_MAX */
     struct pl_vec sealed; /* struct sim_sealed, a slot */
     struct pl_map takers; /* sim_sealed.c: slot and seq -> what a launch writes there */
-    struct pl_map
-        leavers; /* slot + 1 -> the last generation that the head gave up there, + 1 */
+    /* slot + 1 -> the last generation that the head gave up there, + 1 */
+    struct pl_map leavers;
 
     struct store_arena *book; /* the core's allocator, as seen at link time */
     struct pl_vec blocks;     /* struct sim_block */
-    struct pl_vec
-        leaving; /* struct sim_block: given back in stream order, and still read */
+    /* struct sim_block: given back in stream order, and still read */
+    struct pl_vec leaving;
     struct pl_vec blocks_before; /* of the incarnation that died */
     bool recovered_memory;       /* the core has taken its blocks from the table */
     uint64_t block_serial;
@@ -289,8 +295,8 @@ struct sim_worker {
     struct pl_vec failed;    /* struct sim_report */
     struct pl_vec starved;   /* struct sim_report */
     struct pl_vec condemned; /* struct sim_report */
-    struct pl_vec
-        uses; /* sim_losses.c: of the launches that were sent since the last crash */
+    /* sim_losses.c: of the launches that were sent since the last crash */
+    struct pl_vec uses;
     struct pl_vec data;         /* struct sim_read_back */
     struct pl_vec pair_reports; /* struct sim_pair_report */
     struct sim_reach reach[SIM_DEVICES_MAX];
@@ -308,8 +314,8 @@ struct sim_worker {
     bool wake_pending;
     bool doorbell_pending;
     bool poll_pending;
-    uint64_t
-        locks_until_ns; /* host memory is page-locked then, by a worker that follows a dead one */
+    /* host memory is page-locked then, by a worker that follows a dead one */
+    uint64_t locks_until_ns;
     uint64_t launches_run;
     uint64_t starvations;
 };

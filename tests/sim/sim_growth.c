@@ -1,9 +1,11 @@
 /*
  * Chunks of device memory on their way from their worker to the store.
  *
- * A worker makes a chunk and sends it. The store keeps it, tells the other workers, and says so; then the worker uses it. Both take their time, and
- * worker and store may die before, between and after. A chunk that nobody has but its worker goes with it, and what was there with the chunk:
- * its place is poisoned and given out again. One that a store has read is never lost, since the other workers have it.
+ * A worker makes a chunk and sends it. The store keeps it, tells the other workers, and says so;
+ * then the worker uses it. Both take their time, and worker and store may die before, between and
+ * after. A chunk that nobody has but its worker goes with it, and what was there with the chunk:
+ * its place is poisoned and given out again. One that a store has read is never lost, since the
+ * other workers have it.
  *
  * Without a store it waits: it is among the things that its worker hands back to the next one.
  */
@@ -20,7 +22,7 @@ static bool store_alive(const struct sim_worker *worker)
     return !worker->sim->config.stores || sim_node_of(worker)->alive;
 }
 
-/* ------------------------------------------------------------------------------------------ there and back */
+/* ----------------------------------------------------------------------- there and back */
 
 static void use(struct sim_worker *worker)
 {
@@ -137,7 +139,7 @@ plasmon_status_t sim_growth_begin(struct sim_worker *worker, uint32_t pool, uint
     return PLASMON_EAGAIN;
 }
 
-/* ------------------------------------------------------------------------------------------ deaths */
+/* ------------------------------------------------------------------------------- deaths */
 
 void sim_growth_died(struct sim_worker *worker)
 {

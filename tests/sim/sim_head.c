@@ -1,6 +1,7 @@
 /*
- * The head process: what head/serve*.c does around head_machine. Bytes that arrive become inputs; a flush follows a little after input,
- * so that things batch up as they do on a busy head. What is put out goes through sim_journal.c.
+ * The head process: what head/serve*.c does around head_machine. Bytes that arrive become inputs; a
+ * flush follows a little after input, so that things batch up as they do on a busy head. What is
+ * put out goes through sim_journal.c.
  */
 #include "head/core_int.h"
 #include "tests/sim/sim.h"
@@ -17,7 +18,7 @@ enum {
     LEASE_MS        = 10000,
 };
 
-/* ------------------------------------------------------------------------------------------ ops of the machine */
+/* ------------------------------------------------------------------- ops of the machine */
 
 static void op_client_send(void *user, uint64_t session, const uint8_t *bytes,
                            size_t length)
@@ -152,7 +153,7 @@ static plasmon_status_t tell(struct sim *sim, const struct head_input *input,
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------ output */
+/* ------------------------------------------------------------------------------- output */
 
 static void head_flush(void *user, uint64_t arg, void *data)
 {
@@ -203,7 +204,7 @@ const char *sim_head_lacks(const struct sim_client *client, uint64_t ref)
                                             : "some of it is nowhere";
 }
 
-/* ------------------------------------------------------------------------------------------ clients */
+/* ------------------------------------------------------------------------------ clients */
 
 /* Who has been welcomed before under another session: nobody will ever ask for that again. */
 static void session_leave(struct sim_client *client, uint64_t session)
@@ -359,7 +360,7 @@ void sim_head_client_lost(struct sim_client *client)
               client->to_head.life, NULL);
 }
 
-/* ------------------------------------------------------------------------------------------ workers */
+/* ------------------------------------------------------------------------------ workers */
 
 static void worker_hello(struct sim_worker *worker, const struct head_input *input)
 {
@@ -519,7 +520,10 @@ void sim_head_worker_down(struct sim_worker *worker, uint32_t incarnation)
               incarnation, NULL);
 }
 
-/* The store writes the words of the dead worker before it tells; who waits for them goes on with what is there. */
+/*
+ * The store writes the words of the dead worker before it tells; who waits for them goes on with
+ * what is there.
+ */
 static void worker_released(void *user, uint64_t arg, void *data)
 {
     struct sim_worker *worker = user;
@@ -598,7 +602,7 @@ bool sim_head_drain_over(struct sim *sim, bool *out_done)
     return report.done || report.over;
 }
 
-/* ------------------------------------------------------------------------------------------ the store */
+/* ---------------------------------------------------------------------------- the store */
 
 static void node_send(struct sim_node *node, Plasmon__V1__NodeCommand *command,
                       bool numbered)
@@ -724,7 +728,7 @@ void sim_head_node_silent(struct sim_node *node)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 void sim_head_machine(struct sim *sim, struct head_machine **out_machine)
 {

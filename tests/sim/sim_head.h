@@ -54,8 +54,8 @@ struct sim_batch {
 
 struct sim_head {
     struct head_machine *machine;
-    uint64_t
-        sessions[SIM_CLIENTS_MAX]; /* of the clients, as far as they said hello; 0: none */
+    /* of the clients, as far as they said hello; 0: none */
+    uint64_t sessions[SIM_CLIENTS_MAX];
     bool flush_pending;
     /* With a journal (sim_journal.c). */
     uint64_t life;    /* a crash begins a new one */
@@ -105,8 +105,8 @@ void sim_held_drop(struct pl_vec *held, size_t from);
 /* It goes on, and hears what was stored meanwhile. */
 void sim_journal_heard(struct sim *sim);
 /*
- * Its machine is somebody else's by now, or was destroyed: another one is made from what was stored. broken: with the process all
- * connections ended.
+ * Its machine is somebody else's by now, or was destroyed: another one is made from what was
+ * stored. broken: with the process all connections ended.
  */
 void sim_head_replace(struct sim *sim, bool broken);
 /* It leaves the head, when all that it says of what was taken over is stored. Takes data (NULL: fence). */

@@ -1,21 +1,27 @@
 /*
- * Hosts that are lost as a whole, as one sees it from outside: with their stores nobody says that they are. The head hears nothing, gives them up
- * when their lease is over, and that is final: their devices' numbers mean nobody any more.
+ * Hosts that are lost as a whole, as one sees it from outside: with their stores nobody says that
+ * they are. The head hears nothing, gives them up when their lease is over, and that is final:
+ * their devices' numbers mean nobody any more.
  *
  *   DIES   store and workers at once. Nothing comes back
- *   ANEW   .. but a store of that host with new memory: before the lease is over, which ends the wait, or after
- *   CUT    everybody there lives and goes on. When the network is back they are told that they are nobody; the same memory joins anew, under
- *          other numbers, and lets go of what it had
+ *   ANEW   .. but a store of that host with new memory: before the lease is over, which ends the
+ *          wait, or after
+ *   CUT    everybody there lives and goes on. When the network is back they are told that they are
+ *          nobody; the same memory joins anew, under other numbers, and lets go of what it had
  *   and one that was drained ends with its store, which is no loss.
  *
- * GHOSTS. What one host knows of another one's devices goes by their numbers. In here a number leads to a timeline; when the device is given up, to one that
- * nobody has and where everything is over, while the device itself goes on with its own. What was under way between the two goes
+ * GHOSTS. What one host knows of another one's devices goes by their numbers. In here a number
+ * leads to a timeline; when the device is given up, to one that nobody has and where everything is
+ * over, while the device itself goes on with its own. What was under way between the two goes
  * nowhere: a chunk for it is dropped, one from it is not taken.
- * Its workers hear that they were given up one after the other. One that has joined anew lets go of what it had and waits for nobody; another one that
- * has not heard yet may still copy from there, and what it makes of that nobody takes; what it has enqueued to send to a device of its host still goes
- * into that one's ring, which has not begun anew before all have heard (worker/siblings.h, the real thing).
+ * Its workers hear that they were given up one after the other. One that has joined anew lets go of
+ * what it had and waits for nobody; another one that has not heard yet may still copy from there,
+ * and what it makes of that nobody takes; what it has enqueued to send to a device of its host
+ * still goes into that one's ring, which has not begun anew before all have heard
+ * (worker/siblings.h, the real thing).
  *
- * NOBODY IS GIVEN UP FOR NOTHING: the head must have heard nothing of the host for a lease, or another store of it, or have been told to drain it.
+ * NOBODY IS GIVEN UP FOR NOTHING: the head must have heard nothing of the host for a lease, or
+ * another store of it, or have been told to drain it.
  */
 #include "tests/sim/sim.h"
 
@@ -51,7 +57,7 @@ struct sim_worker *sim_worker_at(struct sim *sim, const char *host, uint32_t loc
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------ the head gives it up */
+/* ----------------------------------------------------------------- the head gives it up */
 
 static void check_right(struct sim_node *node, const char *why)
 {
@@ -102,7 +108,7 @@ void sim_host_given_up(struct sim *sim, const char *host, const char *why)
                                                              : SIM_CELL_HOST_CAME_BACK);
 }
 
-/* ------------------------------------------------------------------------------------------ everybody hears of it */
+/* ---------------------------------------------------------------- everybody hears of it */
 
 static void streams_turn(struct sim_worker *worker, const struct sim_worker *gone,
                          struct sim_worker *ghost)
@@ -187,7 +193,7 @@ bool sim_worker_refused(struct sim_worker *worker, const struct pl_err *err)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------ what happens to it */
+/* ------------------------------------------------------------------- what happens to it */
 
 static void comes_anew(void *user, uint64_t life, void *data)
 {

@@ -1,9 +1,11 @@
 /*
- * The head's journal: what it puts out waits until the batch of inputs that it follows from is stored. Storing takes time; a crash finds some
- * batches stored whose outputs never left, and loses those that were on their way.
+ * The head's journal: what it puts out waits until the batch of inputs that it follows from is
+ * stored. Storing takes time; a crash finds some batches stored whose outputs never left, and loses
+ * those that were on their way.
  *
- * The next head is made from what is stored. For everybody else that is a broken connection. Before that, a second machine that is made from
- * all records must be the same as the one that crashes: sessions, numbers, every byte that is kept or was ever put out.
+ * The next head is made from what is stored. For everybody else that is a broken connection. Before
+ * that, a second machine that is made from all records must be the same as the one that crashes:
+ * sessions, numbers, every byte that is kept or was ever put out.
  */
 #include "tests/sim/sim.h"
 
@@ -25,7 +27,7 @@ bool sim_head_down(const struct sim *sim)
     return sim->now_ns < sim->head_process.down_until_ns || sim->head_process.stopped;
 }
 
-/* ------------------------------------------------------------------------------------------ output */
+/* ------------------------------------------------------------------------------- output */
 
 void sim_held_leave(struct sim *sim, struct sim_held *held)
 {
@@ -130,7 +132,7 @@ void sim_journal_spill(struct sim *sim, const struct head_spill_op *op)
     memcpy(held->data, op, sizeof(*op));
 }
 
-/* ------------------------------------------------------------------------------------------ storing */
+/* ------------------------------------------------------------------------------ storing */
 
 static void stored(void *user, uint64_t arg, void *data)
 {
@@ -275,7 +277,7 @@ void sim_journal_flushed(struct sim *sim)
     release(sim);
 }
 
-/* ------------------------------------------------------------------------------------------ crashes */
+/* ------------------------------------------------------------------------------ crashes */
 
 static const struct sim_batch *batch_at(struct sim *sim, size_t index)
 {
@@ -405,7 +407,10 @@ static void devices_look_again(struct sim *sim)
     }
 }
 
-/* A store tells every head of a device that it has given up (store/node_session.h): this one may not know what the last one had heard. */
+/*
+ * A store tells every head of a device that it has given up (store/node_session.h): this one may
+ * not know what the last one had heard.
+ */
 static void losses_tell_again(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->config.devices; i++) {

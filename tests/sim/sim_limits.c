@@ -1,11 +1,15 @@
 /*
- * Launches that must not go on: kernels that do not end, limits, cancels by force, and the fences that end them. What is simulated is the
- * worker's clock and the store that kills; what is checked, against what really happened on the simulated device:
+ * Launches that must not go on: kernels that do not end, limits, cancels by force, and the fences
+ * that end them. What is simulated is the worker's clock and the store that kills; what is checked,
+ * against what really happened on the simulated device:
  *
- *   - a launch is condemned for its limit not before the limit is over, counted from the moment that it began, and not much later
- *   - the head orders a fence of no incarnation that has not asked for it, and until the asked-for death comes, though orders get lost
+ *   - a launch is condemned for its limit not before the limit is over, counted from the moment
+ *     that it began, and not much later
+ *   - the head orders a fence of no incarnation that has not asked for it, and until the asked-for
+ *     death comes, though orders get lost
  *
- * A kernel that does not end ends after a minute, so that a mistake is a wrong answer and not a run without end.
+ * A kernel that does not end ends after a minute, so that a mistake is a wrong answer and not a run
+ * without end.
  */
 #include "tests/sim/sim.h"
 
@@ -30,7 +34,7 @@ static uint64_t map_at(const struct pl_map *map, uint64_t key)
     return (uint64_t)(uintptr_t)pl_map_get(map, key);
 }
 
-/* ------------------------------------------------------------------------------------------ what happens on the device */
+/* ----------------------------------------------------------- what happens on the device */
 
 void sim_limits_note(struct sim_worker *worker, const Plasmon__V1__Launch *launch)
 {
@@ -46,7 +50,7 @@ uint64_t sim_limits_duration(const struct sim_worker *worker, const struct sim_o
     return task != 0 ? map_at(&worker->sim->lasting, task) * 1000 : 0;
 }
 
-/* ------------------------------------------------------------------------------------------ the worker */
+/* --------------------------------------------------------------------------- the worker */
 
 static void ticked(void *user, uint64_t arg, void *data)
 {
@@ -121,7 +125,7 @@ void sim_limits_condemned(struct sim_worker *worker,
     limits->condemned      = condemned->seq;
 }
 
-/* ------------------------------------------------------------------------------------------ the store */
+/* ---------------------------------------------------------------------------- the store */
 
 /* What lies in the stream of the launch that is ended, behind it. */
 static void note_behind(struct sim_worker *worker)
@@ -234,7 +238,7 @@ void sim_limits_check(struct sim_worker *worker)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 void sim_limits_init(struct sim_worker *worker)
 {

@@ -1,9 +1,11 @@
 /*
- * Connections. A pipe delivers bytes in order with random delays; when it breaks, what is in flight is lost, always from the
- * end, as with a stream of gRPC. Frames get their header here and their copy in the link, as in the daemons.
+ * Connections. A pipe delivers bytes in order with random delays; when it breaks, what is in flight
+ * is lost, always from the end, as with a stream of gRPC. Frames get their header here and their
+ * copy in the link, as in the daemons.
  *
- * A pipe that is HELD delivers nothing: the network is cut (sim_net.c), or who should read does not run (sim_store.c). What arrives
- * meanwhile waits, and comes in order when nobody holds it any more; a break loses it.
+ * A pipe that is HELD delivers nothing: the network is cut (sim_net.c), or who should read does not
+ * run (sim_store.c). What arrives meanwhile waits, and comes in order when nobody holds it any
+ * more; a break loses it.
  */
 #include "tests/sim/sim.h"
 

@@ -1,20 +1,24 @@
 /*
- * What a crash may cost, judged from outside: by the launches that the head sent and by the timeline, which outlives the worker. The
- * worker's and the head's own opinion is not asked.
+ * What a crash may cost, judged from outside: by the launches that the head sent and by the
+ * timeline, which outlives the worker. The worker's and the head's own opinion is not asked.
  *
- * A launch had BEGUN when it was published and its stream's word had not passed it, unless the simulated device knows better
- * (sim_begun.c). Begun launches may have written, so they are what a crash can cost:
+ * A launch had BEGUN when it was published and its stream's word had not passed it, unless the
+ * simulated device knows better (sim_begun.c). Begun launches may have written, so they are what a
+ * crash can cost:
  *
- *   consumed   it writes over something in place, or reads what a later begun launch writes: it cannot be run again
+ *   consumed   it writes over something in place, or reads what a later begun launch writes: it
+ *              cannot be run again
  *   begun      it may be what killed the worker, and runs out of retries
  *
- * A launch that is over and marked as failed counts as well: it may have written, and its reason has died with the worker.
+ * A launch that is over and marked as failed counts as well: it may have written, and its reason
+ * has died with the worker.
  *
- * A FENCE is a crash that the head has ordered. It is charged to nobody, so it is no reason to run out of retries; and what lay behind a
- * launch that was ended for its limit may come again even if it is consumed (sim_limits.c).
+ * A FENCE is a crash that the head has ordered. It is charged to nobody, so it is no reason to run
+ * out of retries; and what lay behind a launch that was ended for its limit may come again even if
+ * it is consumed (sim_limits.c).
  *
- * Whatever else fails after a crash must depend on one of those. The head's own launches (copies, folds) belong to no task, so of them
- * is only known that there was one.
+ * Whatever else fails after a crash must depend on one of those. The head's own launches (copies,
+ * folds) belong to no task, so of them is only known that there was one.
  */
 #include "tests/sim/sim.h"
 
@@ -117,7 +121,10 @@ void sim_losses_crash(struct sim_worker *worker)
 {
     size_t begun = 0;
 
-    /* Only those count, now and at a crash of the next worker before it got them again. What was not published is sent again. */
+    /*
+     * Only those count, now and at a crash of the next worker before it got them again. What was
+     * not published is sent again.
+     */
     for (size_t i = 0; i < worker->uses.count; i++) {
         const struct use *use = pl_vec_at(&worker->uses, i);
 

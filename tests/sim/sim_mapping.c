@@ -1,6 +1,6 @@
 /*
- * Mappings of a client: a Locate with a hold, whose buffers are pinned in the client's page, looked at, and looked at again when
- * the mapping ends. In between nothing may have changed.
+ * Mappings of a client: a Locate with a hold, whose buffers are pinned in the client's page, looked
+ * at, and looked at again when the mapping ends. In between nothing may have changed.
  */
 #include "tests/sim/sim.h"
 

@@ -1,15 +1,17 @@
 /*
  * Arenas of simulated devices.
  *
- * The worker's core hands out memory through store_arena_*; those calls are watched at link time (--wrap), so that here every
- * block is known: fresh memory is filled with noise, freed memory with poison, and an op that touches a block which
- * was freed since it was enqueued is an error, whatever bytes it finds.
+ * The worker's core hands out memory through store_arena_*; those calls are watched at link time
+ * (--wrap), so that here every block is known: fresh memory is filled with noise, freed memory with
+ * poison, and an op that touches a block which was freed since it was enqueued is an error,
+ * whatever bytes it finds.
  *
- * What the core gives back in stream order (the entry says RETIRED) keeps its bytes, although another block is handed out there, until the
- * first op of that one: from then on it is poison too, and who still touches it comes too late.
+ * What the core gives back in stream order (the entry says RETIRED) keeps its bytes, although
+ * another block is handed out there, until the first op of that one: from then on it is poison too,
+ * and who still touches it comes too late.
  *
- * The book is the core's own and dies with it: after a crash the table says which blocks are taken back, and everything else is
- * poisoned.
+ * The book is the core's own and dies with it: after a crash the table says which blocks are taken
+ * back, and everything else is poisoned.
  */
 #include "tests/sim/sim.h"
 
@@ -239,7 +241,7 @@ void sim_memory_recovered(struct sim_worker *worker)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ the allocator, watched */
+/* --------------------------------------------------------------- the allocator, watched */
 
 /* Names that the linker's --wrap makes. */
 plasmon_status_t __real_store_arena_create(struct store_arena **out_arena);

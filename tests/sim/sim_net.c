@@ -1,15 +1,18 @@
 /*
- * The network between the head and one of its peers, when it is cut: for a while nothing gets through in either direction, and neither side
- * is told. What is on its way waits. Each side may lose patience before the other, or neither does:
+ * The network between the head and one of its peers, when it is cut: for a while nothing gets
+ * through in either direction, and neither side is told. What is on its way waits. Each side may
+ * lose patience before the other, or neither does:
  *
  *   nobody       everything comes late, and in order
- *   the peer     it connects anew, as often as it likes; the head hears of it when the cut is over, and may still have the old
- *                connection for a living one then
- *   the head     it takes the peer for lost, and may have forgotten whom to expect; the peer writes into a connection that is none any more
+ *   the peer     it connects anew, as often as it likes; the head hears of it when the cut is over,
+ *                and may still have the old connection for a living one then
+ *   the head     it takes the peer for lost, and may have forgotten whom to expect; the peer writes
+ *                into a connection that is none any more
  *   both         in either order
  *
- * A process may die behind a cut, and another one take its place; what the dead one had said arrives all the same, later than what the
- * living one says. Whoever takes that for news has been talked into serving a dead process: checked here.
+ * A process may die behind a cut, and another one take its place; what the dead one had said
+ * arrives all the same, later than what the living one says. Whoever takes that for news has been
+ * talked into serving a dead process: checked here.
  */
 #include "tests/sim/sim.h"
 
@@ -50,7 +53,7 @@ void sim_cut_finish(struct sim_cut *cut)
     pl_vec_finish(&cut->late);
 }
 
-/* ------------------------------------------------------------------------------------------ losing patience */
+/* ---------------------------------------------------------------------- losing patience */
 
 static void peer_gives_up(void *user, uint64_t arg, void *data)
 {
@@ -84,7 +87,7 @@ bool sim_cut_hides(struct sim_cut *cut)
     return cut->on;
 }
 
-/* ------------------------------------------------------------------------------------------ late words */
+/* --------------------------------------------------------------------------- late words */
 
 void sim_cut_died(struct sim_cut *cut)
 {
@@ -123,7 +126,7 @@ static void late_send(struct sim_cut *cut)
     pl_vec_clear(&cut->late);
 }
 
-/* ------------------------------------------------------------------------------------------ cut and healed */
+/* ----------------------------------------------------------------------- cut and healed */
 
 static void cover_cut(struct sim_cut *cut)
 {

@@ -1,10 +1,12 @@
 /*
- * A store process and its session with the head. What it says and keeps is the real thing (store/node_session.h); so is what the head makes of
- * it (head_machine). Simulated are the connection, the head's side of the stream (head/serve_nodes.c), and the death of a store:
+ * A store process and its session with the head. What it says and keeps is the real thing
+ * (store/node_session.h); so is what the head makes of it (head_machine). Simulated are the
+ * connection, the head's side of the stream (head/serve_nodes.c), and the death of a store:
  *
- *   its workers go on, and nobody watches them; whoever dies is not replaced
- *   the next store waits for them to hand back what they have. Who does not come in time - dead, or standing still - is ended first
- *   which memory of the host it is, by which the head knows it, and its predecessor's session are in memory, which lives as long as the host
+ *   its workers go on, and nobody watches them; whoever dies is not replaced the next store waits
+ *   for them to hand back what they have. Who does not come in time - dead, or standing still - is
+ *   ended first which memory of the host it is, by which the head knows it, and its predecessor's
+ *   session are in memory, which lives as long as the host
  *
  * What the dead store had not told dies with it: the head hears of a death from the next incarnation's hello.
  */
@@ -23,7 +25,7 @@ enum {
 #define HANDBACK_NS   UINT64_C(3000000000) /* store/handback.h */
 #define HANDED_MAX_NS 60000000             /* when all come */
 
-/* ------------------------------------------------------------------------------------------ what the session asks for */
+/* ------------------------------------------------------------ what the session asks for */
 
 static uint8_t *session_buffer(size_t length)
 {
@@ -116,7 +118,7 @@ void sim_node_down(struct sim_node *node, uint32_t local, uint32_t incarnation)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ its connection */
+/* ----------------------------------------------------------------------- its connection */
 
 static void node_connect(void *user, uint64_t arg, void *data)
 {
@@ -204,7 +206,7 @@ static const struct sim_cut_ops cut_ops = {.peer_gives_up = cut_peer_gives_up,
                                            .head_gives_up = cut_head_gives_up,
                                            .head_notices  = cut_head_notices};
 
-/* ------------------------------------------------------------------------------------------ death, and the next one */
+/* -------------------------------------------------------------- death, and the next one */
 
 static bool all_run(const struct sim_node *node)
 {

@@ -1,10 +1,10 @@
 /*
- * What the worker's core asks of its device, as ops in simulated streams. Enqueuing copies everything that the op needs; the effect
- * comes when the stream gets there.
+ * What the worker's core asks of its device, as ops in simulated streams. Enqueuing copies
+ * everything that the op needs; the effect comes when the stream gets there.
  *
- * The host route: a slab of slots at the receiver, one chunk a transfer here (everything is small). The sender waits until its
- * slot is free, the receiver until its chunk has come. After a restart a half comes again, and does only what the words do
- * not show as done.
+ * The host route: a slab of slots at the receiver, one chunk a transfer here (everything is small).
+ * The sender waits until its slot is free, the receiver until its chunk has come. After a restart a
+ * half comes again, and does only what the words do not show as done.
  */
 #include "tests/sim/sim.h"
 
@@ -15,7 +15,7 @@
 #include "base/alloc.h"
 #include "tests/harness/test.h"
 
-/* ------------------------------------------------------------------------------------------ enqueuing */
+/* ---------------------------------------------------------------------------- enqueuing */
 
 static struct sim_worker *peer_of(struct sim_worker *worker, uint32_t host_device)
 {
@@ -93,7 +93,10 @@ static plasmon_status_t op_settle(void *user, uint32_t stream)
     return PLASMON_OK;
 }
 
-/* Who copies, the other device's engines or ours, changes now and then. What was put in elsewhere is over first, words and all. */
+/*
+ * Who copies, the other device's engines or ours, changes now and then. What was put in elsewhere
+ * is over first, words and all.
+ */
 static plasmon_status_t op_source(void *user, uint32_t stream, uint32_t host_device,
                                   uint64_t bytes)
 {
@@ -328,7 +331,10 @@ static plasmon_status_t op_run(void *user, uint32_t stream,
     return PLASMON_OK;
 }
 
-/* Reads where its arguments are when it runs, as a device does. Addresses are distances from our own arena. */
+/*
+ * Reads where its arguments are when it runs, as a device does. Addresses are distances from our
+ * own arena.
+ */
 static plasmon_status_t op_combine(void *user, uint32_t stream,
                                    const struct kernel_function *function,
                                    const struct kernel_arg *args,
@@ -416,7 +422,7 @@ static plasmon_status_t op_signal(void *user, uint32_t stream, uint64_t seq)
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ running */
+/* ------------------------------------------------------------------------------ running */
 
 static struct sim_worker *receiver_of(struct sim_stream *stream, const struct sim_op *op)
 {
@@ -434,8 +440,8 @@ static bool one_host(const struct sim_worker *a, const struct sim_worker *b)
 }
 
 /*
- * Between hosts: nobody takes anything of a device that was given up, and nobody is there who would take anything for one. Within a host the bytes go
- * where they went before.
+ * Between hosts: nobody takes anything of a device that was given up, and nobody is there who would
+ * take anything for one. Within a host the bytes go where they went before.
  */
 static bool goes_nowhere(const struct sim_worker *sender, const struct sim_worker *receiver)
 {
@@ -695,7 +701,7 @@ void sim_op_describe(const struct sim_op *op, struct pl_str *out)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ reports */
+/* ------------------------------------------------------------------------------ reports */
 
 static void op_wake(void *user, uint64_t *word)
 {

@@ -1,16 +1,20 @@
 /*
- * The nccl route, simulated: what transfer/pair.c does with threads and a communicator, in virtual time. The lanes are the real ones
- * (transfer/lane.h), and so are the decisions of head and worker (head/pair.c, worker/pairs.c). Simulated are
+ * The nccl route, simulated: what transfer/pair.c does with threads and a communicator, in virtual
+ * time. The lanes are the real ones (transfer/lane.h), and so are the decisions of head and worker
+ * (head/pair.c, worker/pairs.c). Simulated are
  *
- *   the communicator   operations of its two ends meet in their order. One that nobody meets waits, also when the other process is dead;
- *                      one that is aborted ends as if all were well, and what it wrote is rubbish; and if it had begun it tells the others that
- *                      all of its bytes came, so that theirs end, too, with rubbish. Some take a send before its receive is there
- *                      of a team: an operation is over when all have come to it, and those that were under way when one died, never
+ *   the communicator   operations of its two ends meet in their order. One that nobody meets waits,
+ *                      also when the other process is dead; one that is aborted ends as if all were
+ *                      well, and what it wrote is rubbish; and if it had begun it tells the others
+ *                      that all of its bytes came, so that theirs end, too, with rubbish. Some take
+ *                      a send before its receive is there of a team: an operation is over when all
+ *                      have come to it, and those that were under way when one died, never
  *   the pair's thread  opens, waits, closes or aborts; every step comes some time later
  *   the watcher        looks at the words some time after they change
  *   the main thread    hears of news some time after that
  *
- * Between any two of those the worker, or the other one, may crash. Now and then a communicator says that it has failed.
+ * Between any two of those the worker, or the other one, may crash. Now and then a communicator
+ * says that it has failed.
  */
 #include "tests/sim/sim.h"
 
@@ -82,7 +86,7 @@ struct sim_pair {
 
 static void pair_step(void *user, uint64_t arg, void *data);
 
-/* ------------------------------------------------------------------------------------------ news */
+/* --------------------------------------------------------------------------------- news */
 
 static void news_take(struct sim_worker *worker, const struct transfer_pair_news *news)
 {
@@ -145,7 +149,7 @@ static void trouble(struct sim_pair *pair, const char *text)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ the watcher */
+/* -------------------------------------------------------------------------- the watcher */
 
 static struct sim_pair *pair_of(struct transfer_lane_pair *on)
 {
@@ -247,7 +251,7 @@ void sim_pairs_look_soon(struct sim_worker *worker)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ a pair's thread */
+/* ---------------------------------------------------------------------- a pair's thread */
 
 /* user is the worker: the pair may be freed when it dies. */
 static void step_soon(struct sim_pair *pair, uint64_t max_ns)
@@ -431,7 +435,7 @@ static void pair_step(void *user, uint64_t arg, void *data)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ operations */
+/* --------------------------------------------------------------------------- operations */
 
 static void join(uint32_t reduction, float *x, const float *y, uint64_t count)
 {
@@ -442,7 +446,10 @@ static void join(uint32_t reduction, float *x, const float *y, uint64_t count)
     }
 }
 
-/* By the end of somebody whose operation had begun: who had none has nothing that could tell others that its bytes came. */
+/*
+ * By the end of somebody whose operation had begun: who had none has nothing that could tell others
+ * that its bytes came.
+ */
 static bool any_aborted(const struct sim_comm *comm, uint64_t index)
 {
     for (uint32_t i = 0; i < comm->ranks; i++) {
@@ -557,7 +564,7 @@ void sim_meet_do(struct sim_worker *worker, const struct sim_op *op)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ the core's ops */
+/* ----------------------------------------------------------------------- the core's ops */
 
 static struct sim_pair *pair_named(struct sim_worker *worker,
                                    const struct worker_pair_key *key)
@@ -875,7 +882,7 @@ void sim_pair_op_sent(void *user, uint64_t seq)
     sim_pairs_look_soon(worker);
 }
 
-/* ------------------------------------------------------------------------------------------ coming and going */
+/* --------------------------------------------------------------------- coming and going */
 
 void sim_pairs_init(struct sim_worker *worker)
 {

@@ -42,7 +42,10 @@ void sim_worker_spawn(struct sim_worker *worker); /* the next incarnation, now *
 void sim_worker_stop(struct sim_worker *worker);  /* SIGSTOP: its device goes on */
 void sim_worker_continue(struct sim_worker *worker);
 
-/* sim_growth.c: worker_ops.grow, and what becomes of the chunk: its worker dies or goes on; another store takes over. */
+/*
+ * sim_growth.c: worker_ops.grow, and what becomes of the chunk: its worker dies or goes on; another
+ * store takes over.
+ */
 plasmon_status_t sim_growth_begin(struct sim_worker *worker, uint32_t pool, uint64_t bytes);
 void sim_growth_died(struct sim_worker *worker);
 void sim_growth_continued(struct sim_worker *worker);
@@ -58,8 +61,8 @@ struct sim_node {
     uint64_t memory;
     bool alive;
     uint64_t life; /* a death begins a new one */
-    uint64_t
-        away_ns; /* when it died, if the next one has not been welcomed since; else 0 */
+    /* when it died, if the next one has not been welcomed since; else 0 */
+    uint64_t away_ns;
     bool beats_watched; /* a look at the beats is due */
     bool paused;        /* the store stands still, with all its workers */
     struct store_node_session session;
@@ -75,8 +78,8 @@ struct sim_node {
     uint64_t head_session; /* 0: no hello has come over it */
     uint64_t head_out_seq;
     uint64_t head_in_seq;
-    uint32_t
-        told[SIM_DEVICES_MAX]; /* the last incarnation that the head heard to be dead */
+    /* the last incarnation that the head heard to be dead */
+    uint32_t told[SIM_DEVICES_MAX];
 };
 /* Of the host where this device is. */
 struct sim_node *sim_node_of(const struct sim_worker *worker);
@@ -191,7 +194,10 @@ plasmon_status_t sim_pair_op_move(void *user, uint32_t stream,
 plasmon_status_t sim_pair_op_stage(void *user, const struct worker_pair_key *key,
                                    uint64_t *out_first);
 void sim_pair_op_sent(void *user, uint64_t seq);
-/* What a launch of a team writes to, or its own member, as it was when the launch was enqueued: by now something else may be planned there. */
+/*
+ * What a launch of a team writes to, or its own member, as it was when the launch was enqueued: by
+ * now something else may be planned there.
+ */
 const struct sim_touch *sim_pairs_part(const struct sim_worker *worker, uint64_t seq,
                                        bool member);
 
@@ -210,7 +216,10 @@ void sim_limits_order(struct sim_worker *worker, uint32_t incarnation);
 /* An order to fence may have died with it: time passes until the next head gives it again. */
 void sim_limits_head_crashed(struct sim *sim);
 void sim_limits_check(struct sim_worker *worker);
-/* Did this launch lie behind one that was ended for its limit, so that it may come again whatever it does? After the crash. */
+/*
+ * Did this launch lie behind one that was ended for its limit, so that it may come again whatever
+ * it does? After the crash.
+ */
 bool sim_limits_sheltered(const struct sim_worker *worker, uint64_t seq);
 
 void sim_begun_note(struct sim_worker *worker, const Plasmon__V1__Launch *launch);
@@ -228,7 +237,10 @@ struct sim_op *sim_op_add(struct sim_worker *worker, uint32_t stream,
 void sim_op_start(struct sim_worker *worker, uint32_t stream);
 /* The next op of `stream` comes behind what is in `other` now. */
 void sim_op_join(struct sim_worker *worker, uint32_t stream, uint32_t other);
-/* The op that was added last is kept, and so are those before it that were, until another kind is added, or too many are. */
+/*
+ * The op that was added last is kept, and so are those before it that were, until another kind is
+ * added, or too many are.
+ */
 void sim_op_keep(struct sim_worker *worker, uint32_t stream);
 void sim_stream_flush(struct sim_worker *worker, uint32_t stream);
 void sim_op_touch(struct sim_op *op, struct sim_worker *owner, uint64_t offset);
@@ -252,7 +264,10 @@ void sim_memory_enter(struct sim_worker *worker);
 void sim_memory_leave(void);
 struct sim_worker *sim_memory_watched(void); /* NULL: none */
 const struct sim_block *sim_memory_find(const struct sim_worker *worker, uint64_t offset);
-/* An op has its effect now: may it still touch what it was enqueued for? What it is the first to touch becomes noise. */
+/*
+ * An op has its effect now: may it still touch what it was enqueued for? What it is the first to
+ * touch becomes noise.
+ */
 bool sim_memory_touch(struct sim_worker *worker, uint64_t offset, uint64_t serial);
 /* An op that is put in will touch what is there. */
 void sim_memory_use(struct sim_worker *owner, const struct sim_op *op, uint64_t offset);

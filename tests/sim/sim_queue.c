@@ -1,6 +1,6 @@
 /*
- * Events in virtual time: a heap ordered by time, then by the order in which they were added. Random numbers. The first failure
- * of a run.
+ * Events in virtual time: a heap ordered by time, then by the order in which they were added.
+ * Random numbers. The first failure of a run.
  */
 #include "tests/sim/sim.h"
 

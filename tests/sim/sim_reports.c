@@ -1,4 +1,7 @@
-/* What a worker says: its hello, and reports batched into frames, which go out a little later and only while the connection is up. */
+/*
+ * What a worker says: its hello, and reports batched into frames, which go out a little later and
+ * only while the connection is up.
+ */
 #include "tests/sim/sim.h"
 
 #include <stdio.h>

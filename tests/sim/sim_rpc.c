@@ -16,8 +16,8 @@ enum {
     QUIET_NS        = 20000000,
     REFUSE_PERMILLE = 15, /* of the messages: so much is queued already */
 };
-#define WAIT_MAX_NS \
-    UINT64_C(120000000000) /* of virtual time: who waits longer waits for ever */
+/* of virtual time: who waits longer waits for ever */
+#define WAIT_MAX_NS UINT64_C(120000000000)
 
 struct rpc_loop {
     struct sim_client *place; /* NULL: the process is dead, or over */
@@ -67,7 +67,7 @@ static void *make(size_t bytes)
     return thing;
 }
 
-/* ------------------------------------------------------------------------------------------ clock, threads, waits */
+/* ---------------------------------------------------------------- clock, threads, waits */
 
 uint64_t __wrap_pl_now_ns(void);
 uint64_t __real_pl_now_ns(void);
@@ -153,7 +153,7 @@ void sim_rpc_pass(uint64_t ns)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ loops */
+/* -------------------------------------------------------------------------------- loops */
 
 static void loop_ticks(void *user, uint64_t arg, void *data)
 {
@@ -245,7 +245,7 @@ void rpc_loop_set_many(struct rpc_loop *loop, bool (*many)(void *user), void *us
     (void)user;
 }
 
-/* ------------------------------------------------------------------------------------------ streams */
+/* ------------------------------------------------------------------------------ streams */
 
 static void stream_closed(void *user, uint64_t arg, void *data)
 {
@@ -438,7 +438,7 @@ plasmon_status_t rpc_unary_call(struct rpc_channel *channel, const char *path,
     return pl_err_set(err, PLASMON_ECONNECT, "nobody answers %s in a simulation", path);
 }
 
-/* ------------------------------------------------------------------------------------------ processes */
+/* ---------------------------------------------------------------------------- processes */
 
 void sim_rpc_start(struct sim *of, void (*failed)(struct sim *sim))
 {

@@ -1,16 +1,18 @@
 /*
- * The real libplasmon in the simulation: client/ as it is, on top of a network and a clock that are simulated.
+ * The real libplasmon in the simulation: client/ as it is, on top of a network and a clock that are
+ * simulated.
  *
- * What is replaced is rpc/ (rpc.h's face, here on the pipes of a simulated client), and at link time the clock, conditions and the
- * question which thread runs:
+ * What is replaced is rpc/ (rpc.h's face, here on the pipes of a simulated client), and at link
+ * time the clock, conditions and the question which thread runs:
  *
  *   pl_now_ns           virtual time
- *   pl_cond_wait..      the cluster runs until the condition is signalled or its time has come. So a call that blocks blocks the program
- *                       and nothing else: everybody else goes on, connections break and heads die meanwhile
+ *   pl_cond_wait..      the cluster runs until the condition is signalled or its time has come. So
+ *                       a call that blocks blocks the program and nothing else: everybody else goes
+ *                       on, connections break and heads die meanwhile
  *   pthread_self        within a callback of rpc: another one, as it would be there
  *
- * A process of a client can be KILLED: from then on nothing of it happens any more. Its handle is finished when the simulation is over,
- * only so that no memory leaks.
+ * A process of a client can be KILLED: from then on nothing of it happens any more. Its handle is
+ * finished when the simulation is over, only so that no memory leaks.
  *
  * Threads: one. One simulation at a time.
  */
@@ -20,7 +22,10 @@
 #include "plasmon/plasmon.h"
 #include "tests/sim/sim.h"
 
-/* Clients of `sim`, which was made with config.library. failed is called when a wait finds that the run has failed; it does not return. */
+/*
+ * Clients of `sim`, which was made with config.library. failed is called when a wait finds that the
+ * run has failed; it does not return.
+ */
 void sim_rpc_start(struct sim *sim, void (*failed)(struct sim *sim));
 /* After every handle was finished; before sim_destroy(). */
 void sim_rpc_finish(void);

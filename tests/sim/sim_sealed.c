@@ -1,16 +1,20 @@
 /*
  * What is sealed stays sealed.
  *
- * Every change that a worker makes to its table is watched at link time (--wrap), and held against what the head has told this device
- * and what its timeline says. In whatever incarnation, and in its recovery too, an entry that is sealed
+ * Every change that a worker makes to its table is watched at link time (--wrap), and held against
+ * what the head has told this device and what its timeline says. In whatever incarnation, and in
+ * its recovery too, an entry that is sealed
  *
- *   - keeps its bytes, its place and its version, from the moment that it was sealed until it leaves that state
- *   - is taken only by a launch that the head has sent to write this buffer, and that is not done: what is done never comes again. (What
- *     makes a buffer may come again, an allocation too, when its worker died before it was over: then a later launch may have sealed it.)
+ *   - keeps its bytes, its place and its version, from the moment that it was sealed until it
+ *     leaves that state
+ *   - is taken only by a launch that the head has sent to write this buffer, and that is not done:
+ *     what is done never comes again. (What makes a buffer may come again, an allocation too, when
+ *     its worker died before it was over: then a later launch may have sealed it.)
  *   - is doomed or retired only when the head has given up this buffer, or a later one of its slot
  *
- * An entry is sealed only if the launch of its version is over; or was never published, and then its bytes are those that were sealed
- * before. When a device is at rest, everything is sealed whose launch is over and did not fail.
+ * An entry is sealed only if the launch of its version is over; or was never published, and then
+ * its bytes are those that were sealed before. When a device is at rest, everything is sealed whose
+ * launch is over and did not fail.
  */
 #include "tests/sim/sim.h"
 
@@ -38,7 +42,7 @@ static uint64_t hash_bytes(const uint8_t *bytes, uint64_t length)
     return hash;
 }
 
-/* ------------------------------------------------------------------------------------------ what the head said */
+/* ------------------------------------------------------------------- what the head said */
 
 static uint64_t taker_key(uint32_t slot, uint64_t seq)
 {
@@ -88,7 +92,7 @@ void sim_sealed_note(struct sim_worker *worker, const Plasmon__V1__WorkerCommand
     }
 }
 
-/* ------------------------------------------------------------------------------------------ what the worker does */
+/* ----------------------------------------------------------------- what the worker does */
 
 /* The worker whose table it is, if it is one of a simulation. */
 static struct sim_worker *worker_of(const struct store_table *table)
@@ -182,9 +186,10 @@ static void leaves(struct sim_worker *worker, uint32_t slot)
 }
 
 /*
- * Is somebody to write there again, who was to before that launch? When its worker died the entry named the last of them, which was not published: so it is sealed
- * as it was, which is right for nobody, and nobody reads it before they are over (worker/recover.c). Until then something else may come again that lay
- * there before.
+ * Is somebody to write there again, who was to before that launch? When its worker died the entry
+ * named the last of them, which was not published: so it is sealed as it was, which is right for
+ * nobody, and nobody reads it before they are over (worker/recover.c). Until then something else
+ * may come again that lay there before.
  */
 static bool comes_again(const struct sim_worker *worker, uint32_t slot, uint64_t before)
 {
@@ -205,7 +210,10 @@ static bool comes_again(const struct sim_worker *worker, uint32_t slot, uint64_t
     return false;
 }
 
-/* A launch that was never published wrote nothing; if it was the only one that wanted to, everything is as before. */
+/*
+ * A launch that was never published wrote nothing; if it was the only one that wanted to,
+ * everything is as before.
+ */
 static void sealed(struct sim_worker *worker, uint32_t slot, uint32_t state_before)
 {
     const struct store_entry *entry = &worker->table->entries[slot];
@@ -285,7 +293,7 @@ void sim_sealed_check_failed(struct sim_worker *worker, uint64_t seq)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ the table, watched */
+/* ------------------------------------------------------------------- the table, watched */
 
 /* Names that the linker's --wrap makes. */
 void __real_store_table_alloc(struct store_table *table, uint32_t slot, uint32_t generation,
@@ -356,7 +364,7 @@ void __wrap_store_table_retire(struct store_table *table, uint32_t slot)
     __real_store_table_retire(table, slot);
 }
 
-/* ------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 void sim_sealed_init(struct sim_worker *worker)
 {

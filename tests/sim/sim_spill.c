@@ -1,15 +1,18 @@
 /*
- * The store's part of spilling (docs/memory.md): host memory that lives as long as the host, files, and a thread that does one thing after
- * the other, each taking its time. Workers that crash find the memory as it was.
+ * The store's part of spilling (docs/memory.md): host memory that lives as long as the host, files,
+ * and a thread that does one thing after the other, each taking its time. Workers that crash find
+ * the memory as it was.
  *
- * What it was asked again it does not do again: it answers what it answered then. (A head that went on from its journal may not know.)
+ * What it was asked again it does not do again: it answers what it answered then. (A head that went
+ * on from its journal may not know.)
  *
- * A disk may be full for a while, and what is read back is checked, here against the bytes that were written. The memory may come piece by piece, and not all
- * of it.
+ * A disk may be full for a while, and what is read back is checked, here against the bytes that
+ * were written. The memory may come piece by piece, and not all of it.
  *
- * THE STORE MAY BE KILLED at any of it, and before or after it: bytes are half moved or half read, a file is written and nobody hears of it. The next
- * one has memory and files (store/spill_index.h), and not what was asked or answered: the head says it again. It does things by the same
- * rules as the real one, and moves with the same code.
+ * THE STORE MAY BE KILLED at any of it, and before or after it: bytes are half moved or half read,
+ * a file is written and nobody hears of it. The next one has memory and files
+ * (store/spill_index.h), and not what was asked or answered: the head says it again. It does things
+ * by the same rules as the real one, and moves with the same code.
  */
 #include "tests/sim/sim.h"
 

@@ -1,16 +1,20 @@
 /*
  * A head that stands still, another one that takes its place, and the first one, which goes on.
  *
- * While it stands still nothing is read from its connections and nothing of what it holds leaves; its journal goes on storing what was sent, and
- * the answers lie. Peers see nothing of all that. It may go on before anybody minds. Else the one that stands by takes the journal over: from then on nothing is
- * stored for the first one (the term, head/journal_commit.c). Peers leave it for the other one each in its own time, so for a while some are connected to
- * the one and some to the other.
+ * While it stands still nothing is read from its connections and nothing of what it holds leaves;
+ * its journal goes on storing what was sent, and the answers lie. Peers see nothing of all that. It
+ * may go on before anybody minds. Else the one that stands by takes the journal over: from then on
+ * nothing is stored for the first one (the term, head/journal_commit.c). Peers leave it for the
+ * other one each in its own time, so for a while some are connected to the one and some to the
+ * other.
  *
- * When the first one goes on, it hears what had been stored for it, and what it held for that leaves, to whom it still has. It reads what lay in its
- * connections, and decides by that, for it knows no better; but what follows from it waits for the journal, which refuses. Then it ends.
+ * When the first one goes on, it hears what had been stored for it, and what it held for that
+ * leaves, to whom it still has. It reads what lay in its connections, and decides by that, for it
+ * knows no better; but what follows from it waits for the journal, which refuses. Then it ends.
  *
- * So nobody ever acts on what a head says that is not the one: what is checked everywhere else (sequences, results, a second machine made from the journal) would
- * notice. Seeded bug: journal.any_term (the journal does not refuse).
+ * So nobody ever acts on what a head says that is not the one: what is checked everywhere else
+ * (sequences, results, a second machine made from the journal) would notice. Seeded bug:
+ * journal.any_term (the journal does not refuse).
  */
 #include "tests/sim/sim.h"
 
@@ -30,7 +34,7 @@ enum {
 #define WAKE_MAX_NS     UINT64_C(60000000)
 #define OTHER_WRITER_NS UINT64_C(30000000) /* the bug: for so long there are two */
 
-/* ------------------------------------------------------------------------------------------ connections */
+/* -------------------------------------------------------------------------- connections */
 
 enum { PEERS_MAX = SIM_DEVICES_MAX + SIM_CLIENTS_MAX + SIM_HOSTS_MAX };
 
@@ -92,7 +96,7 @@ static void leave_later(struct sim *sim, uint32_t index, const struct sim_pipe *
               leaves, sim, index, life);
 }
 
-/* ------------------------------------------------------------------------------------------ the one that goes on too late */
+/* -------------------------------------------------------- the one that goes on too late */
 
 static void old_end(struct sim *sim)
 {
@@ -217,7 +221,7 @@ void sim_old_head_node(struct sim_node *node)
     } /* else what it says is of deaths, and is kept until a head has stored it */
 }
 
-/* ------------------------------------------------------------------------------------------ standing still */
+/* ----------------------------------------------------------------------- standing still */
 
 static void taken_over(void *user, uint64_t life, void *data)
 {

@@ -1,15 +1,18 @@
 /*
- * What the store of a host does about its workers: it starts them, sees them stop, end and fall silent, kills, reaps, and starts the
- * next incarnation. The decisions are the real ones (store/worker_proc.h); simulated are processes and the time that everything takes.
+ * What the store of a host does about its workers: it starts them, sees them stop, end and fall
+ * silent, kills, reaps, and starts the next incarnation. The decisions are the real ones
+ * (store/worker_proc.h); simulated are processes and the time that everything takes.
  *
- * A process that is STOPPED does nothing, but what it put on its device goes on. It may go on by itself before anybody minds, or
- * between the moment that it was given up and its end. Between the SIGKILL and the reaping the device still works for it.
+ * A process that is STOPPED does nothing, but what it put on its device goes on. It may go on by
+ * itself before anybody minds, or between the moment that it was given up and its end. Between the
+ * SIGKILL and the reaping the device still works for it.
  *
- * NOBODY WRITES WHO IS FENCED. At every write of a device (sim_store_writes) the worker that enqueued it must be the one that the store has
- * running there, or has killed and not yet reaped: once another incarnation has the memory, no write of its predecessor may come.
+ * NOBODY WRITES WHO IS FENCED. At every write of a device (sim_store_writes) the worker that
+ * enqueued it must be the one that the store has running there, or has killed and not yet reaped:
+ * once another incarnation has the memory, no write of its predecessor may come.
  *
- * NOBODY IS FENCED FOR NOTHING. A worker is fenced for its lease only when the store has seen its beat stand still for so long; time in
- * which the store itself stood still does not count.
+ * NOBODY IS FENCED FOR NOTHING. A worker is fenced for its lease only when the store has seen its
+ * beat stand still for so long; time in which the store itself stood still does not count.
  */
 #include "tests/sim/sim.h"
 
@@ -30,7 +33,7 @@ enum {
 
 static void act(struct sim_worker *worker, enum store_proc_event event);
 
-/* ------------------------------------------------------------------------------------------ writes */
+/* ------------------------------------------------------------------------------- writes */
 
 void sim_store_writes(struct sim_worker *worker, const struct sim_op *op)
 {
@@ -47,7 +50,7 @@ void sim_store_writes(struct sim_worker *worker, const struct sim_op *op)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ the process */
+/* -------------------------------------------------------------------------- the process */
 
 /* What this store knows or does about this incarnation means nothing to another store. */
 static uint64_t key(const struct sim_worker *worker)
@@ -203,7 +206,7 @@ void sim_store_init(struct sim_worker *worker)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ beats */
+/* -------------------------------------------------------------------------------- beats */
 
 static void fence_silent(struct sim_worker *worker)
 {
@@ -277,7 +280,7 @@ static void looked(void *user, uint64_t arg, void *data)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ standing still */
+/* ----------------------------------------------------------------------- standing still */
 
 static void goes_on(void *user, uint64_t arg, void *data)
 {
@@ -304,7 +307,10 @@ static void seen(void *user, uint64_t arg, void *data)
     }
 }
 
-/* Somebody stops it, and perhaps the store is told; it may be continued before anything comes of that, or in the middle. */
+/*
+ * Somebody stops it, and perhaps the store is told; it may be continued before anything comes of
+ * that, or in the middle.
+ */
 static void stop_one(struct sim_worker *worker)
 {
     struct sim *sim = worker->sim;

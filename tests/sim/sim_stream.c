@@ -1,13 +1,15 @@
 /*
- * In-order streams of a simulated device. Each op starts when the one before it is done and when what it waits for is there,
- * takes a random time, and has its whole effect at the end of it. Streams of one device run side by side, so work that should have
- * been ordered and was not is done in either order, depending on the seed.
+ * In-order streams of a simulated device. Each op starts when the one before it is done and when
+ * what it waits for is there, takes a random time, and has its whole effect at the end of it.
+ * Streams of one device run side by side, so work that should have been ordered and was not is done
+ * in either order, depending on the seed.
  *
- * A device may have fewer queues than streams. Then streams share them, and the ops of a queue start in the order in which they were enqueued: one that
- * waits holds up all behind it, whatever their streams.
+ * A device may have fewer queues than streams. Then streams share them, and the ops of a queue
+ * start in the order in which they were enqueued: one that waits holds up all behind it, whatever
+ * their streams.
  *
- * A stream whose copies another device makes (worker/core.h: source()) goes past its words: each is written some time later, and what follows may be over by then. Joins are behind
- * the words, too.
+ * A stream whose copies another device makes (worker/core.h: source()) goes past its words: each is
+ * written some time later, and what follows may be over by then. Joins are behind the words, too.
  *
  * A crash drops what is queued. An op that was running has its effect or not; nobody can tell from outside.
  */
@@ -55,8 +57,8 @@ static void ops_free(struct pl_list *ops)
 }
 
 /*
- * Its owner has joined anew and let go of all it had; who reads there was given up with it, and has not heard of it. What it makes of that is
- * nobody's (sim_hosts.c).
+ * Its owner has joined anew and let go of all it had; who reads there was given up with it, and has
+ * not heard of it. What it makes of that is nobody's (sim_hosts.c).
  */
 static bool let_go(const struct sim_worker *reader, const struct sim_touch *touch)
 {

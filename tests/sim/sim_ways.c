@@ -1,16 +1,21 @@
 /*
- * Ways between hosts that are cut: both live, the head talks to both, and no byte of a transfer gets from one to the other (nor through a third machine,
- * which there is none). Each direction is cut by itself, for less or for more than the head's patience (head/reach.c), and heals by itself.
+ * Ways between hosts that are cut: both live, the head talks to both, and no byte of a transfer
+ * gets from one to the other (nor through a third machine, which there is none). Each direction is
+ * cut by itself, for less or for more than the head's patience (head/reach.c), and heals by itself.
  *
- * THE SENDER is what transfer/bulk_out.c is to each receiver: an attempt is made when bytes are ready to go, and again and again until one gets through; it is made
- * for all that was enqueued when it began. How long nothing got on is told as of the last attempt that failed, once a second. A receiver that is dead or stands still
- * is not reached either; one that comes in its place has another address, and the time begins anew.
+ * THE SENDER is what transfer/bulk_out.c is to each receiver: an attempt is made when bytes are
+ * ready to go, and again and again until one gets through; it is made for all that was enqueued
+ * when it began. How long nothing got on is told as of the last attempt that failed, once a second.
+ * A receiver that is dead or stands still is not reached either; one that comes in its place has
+ * another address, and the time begins anew.
  *
- * GIVEN UP. Chunks that the head gave up go nowhere: the sender's half is over when its stream comes to it; the receiver's slot is
- * marked as full with rubbish, once it is free, and what comes all the same is dropped. The process knows that, and nobody else: with it, it is forgotten.
+ * GIVEN UP. Chunks that the head gave up go nowhere: the sender's half is over when its stream
+ * comes to it; the receiver's slot is marked as full with rubbish, once it is free, and what comes
+ * all the same is dropped. The process knows that, and nobody else: with it, it is forgotten.
  *
- * NOTHING IS GIVEN UP TOO EARLY. What a sender is to give up must have been enqueued before an attempt that failed, after the head's whole patience (checked
- * here, of what this process has enqueued).
+ * NOTHING IS GIVEN UP TOO EARLY. What a sender is to give up must have been enqueued before an
+ * attempt that failed, after the head's whole patience (checked here, of what this process has
+ * enqueued).
  */
 #include "tests/sim/sim.h"
 
@@ -65,7 +70,7 @@ static bool closed(const struct sim_worker *from, const struct sim_worker *to)
     return way_of(from, to)->cut || !runs(to) || from->reach[to->host_device].news;
 }
 
-/* ------------------------------------------------------------------------------------------ given up */
+/* ----------------------------------------------------------------------------- given up */
 
 static bool among(const struct pl_vec *ranges, uint32_t peer, uint64_t chunk)
 {
@@ -253,7 +258,7 @@ plasmon_status_t sim_ways_op_expect(void *user, uint32_t device, uint64_t first_
     return PLASMON_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ attempts */
+/* ----------------------------------------------------------------------------- attempts */
 
 static void attempt_begins(void *user, uint64_t life, void *data);
 
@@ -408,7 +413,7 @@ void sim_ways_moved(struct sim_worker *from, const struct sim_worker *to)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ reports */
+/* ------------------------------------------------------------------------------ reports */
 
 void sim_ways_report(struct sim_worker *worker, Plasmon__V1__WorkerStats *stats)
 {
@@ -464,7 +469,7 @@ void sim_ways_crash(struct sim_worker *worker)
     sim_ways_init(worker);
 }
 
-/* ------------------------------------------------------------------------------------------ cut and healed */
+/* ----------------------------------------------------------------------- cut and healed */
 
 static void heal(struct sim *sim, uint32_t from, uint32_t to)
 {

@@ -1,14 +1,16 @@
 /*
- * A worker process: what worker/main.c does around worker_core. Commands in, device work out, reports batched into frames.
+ * A worker process: what worker/main.c does around worker_core. Commands in, device work out,
+ * reports batched into frames.
  *
- * A crash takes the core, the streams and the connection; table, timeline, arena and staging slab stand. After a while a new
- * incarnation recovers from them and says hello. What was in flight on the old connection is lost, and with it reports that the
- * head never saw: the hello of the new incarnation tells the head what it must know.
+ * A crash takes the core, the streams and the connection; table, timeline, arena and staging slab
+ * stand. After a while a new incarnation recovers from them and says hello. What was in flight on
+ * the old connection is lost, and with it reports that the head never saw: the hello of the new
+ * incarnation tells the head what it must know.
  *
  * A broken connection alone loses nothing: both sides keep what was not acknowledged and resume.
  *
- * A process that is stopped does nothing, and takes nothing over; what it is to do meanwhile it does when it goes on. Its device
- * does not stop with it (sim_store.c).
+ * A process that is stopped does nothing, and takes nothing over; what it is to do meanwhile it
+ * does when it goes on. Its device does not stop with it (sim_store.c).
  */
 #include "tests/sim/sim.h"
 
@@ -48,7 +50,7 @@ static void *map_zero(size_t bytes)
     return ptr;
 }
 
-/* ------------------------------------------------------------------------------------------ wakes */
+/* -------------------------------------------------------------------------------- wakes */
 
 static void worker_poll(void *user, uint64_t arg, void *data);
 
@@ -151,7 +153,7 @@ void sim_worker_doorbell(struct sim_worker *worker)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ commands */
+/* ----------------------------------------------------------------------------- commands */
 
 static void note_launch(struct sim_worker *worker, const Plasmon__V1__Launch *launch)
 {
@@ -459,7 +461,7 @@ static void worker_deliver(void *user, const uint8_t *data, size_t length)
     sim_worker_flush_soon(worker);
 }
 
-/* ------------------------------------------------------------------------------------------ coming and going */
+/* --------------------------------------------------------------------- coming and going */
 
 #define SIM_MARK_BYTES 64u /* everything is small: behind most copies, but not behind all */
 #define SIM_LARGE_COPY 16u /* likewise */
@@ -514,7 +516,10 @@ static void core_create(struct sim_worker *worker)
     sim_memory_leave();
 }
 
-/* A connection that broke is made again; the head may never have got the last hello, so this one says all of it again. */
+/*
+ * A connection that broke is made again; the head may never have got the last hello, so this one
+ * says all of it again.
+ */
 static void worker_connect(void *user, uint64_t arg, void *data)
 {
     struct sim_worker *worker = user;
@@ -639,7 +644,7 @@ void sim_worker_supplant(struct sim_worker *worker)
     process_end(worker);
 }
 
-/* ------------------------------------------------------------------------------------------ standing still */
+/* ----------------------------------------------------------------------- standing still */
 
 void sim_worker_stop(struct sim_worker *worker)
 {
@@ -701,7 +706,7 @@ void sim_worker_crash(struct sim_worker *worker, const char *why)
               worker->life, NULL);
 }
 
-/* ------------------------------------------------------------------------------------------ cut off */
+/* ------------------------------------------------------------------------------ cut off */
 
 static void cut_peer_gives_up(void *user)
 {

@@ -1,9 +1,10 @@
 /*
- * A chain of updates in place on one ref, with a crash at every step of the simulation, and a second one shortly after. Some links of the
- * chain wait for the other device.
+ * A chain of updates in place on one ref, with a crash at every step of the simulation, and a
+ * second one shortly after. Some links of the chain wait for the other device.
  *
- * What the new worker says of what had not begun is held against the simulated device by the simulation itself. Here: a crash costs at
- * most the one link that was running, whose followers then depend on it; nothing else fails, and a chain that lost none has the right value.
+ * What the new worker says of what had not begun is held against the simulated device by the
+ * simulation itself. Here: a crash costs at most the one link that was running, whose followers
+ * then depend on it; nothing else fails, and a chain that lost none has the right value.
  */
 #include "tests/sim/sim.h"
 

@@ -1,7 +1,9 @@
 /*
- * Programs with the real libplasmon on a simulated cluster: connections that break, a network that is cut, heads that are killed and go on from
- * their journal, programs that are killed, sessions whose lease is over. Every value is that of sequential execution, nothing is lost
- * or done twice, what was published outlives its publisher, and in the end nothing is left at the head or on a device.
+ * Programs with the real libplasmon on a simulated cluster: connections that break, a network that
+ * is cut, heads that are killed and go on from their journal, programs that are killed, sessions
+ * whose lease is over. Every value is that of sequential execution, nothing is lost or done twice,
+ * what was published outlives its publisher, and in the end nothing is left at the head or on a
+ * device.
  *
  * PLASMON_SEEDS=n: so many runs of each kind; --only TEST --seed S with PLASMON_SEEDS=1 repeats one.
  */
@@ -114,8 +116,9 @@ TEST(sessions_go_on_with_the_next_head)
 }
 
 /*
- * Programs that found something. All three: what a connection had taken before it refused a frame was taken for acknowledged, and was not
- * there any more when the connection broke (wire_link_resend).
+ * Programs that found something. All three: what a connection had taken before it refused a frame
+ * was taken for acknowledged, and was not there any more when the connection broke
+ * (wire_link_resend).
  */
 TEST(programs_that_lost_frames_lose_none)
 {
@@ -127,7 +130,7 @@ TEST(programs_that_lost_frames_lose_none)
     ASSERT_TRUE(clients_run(1252, &with_heads, &sum, true));
 }
 
-/* ------------------------------------------------------------------------------------------ would it be noticed? */
+/* ----------------------------------------------------------------- would it be noticed? */
 
 static void assert_found(const char *bug, const struct clients_profile *profile)
 {

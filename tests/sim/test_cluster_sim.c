@@ -1,13 +1,15 @@
 /*
- * A cluster under faults: broken connections, crashing workers, dying clients, full devices, kernels that do not end, each alone and all
- * at once.
+ * A cluster under faults: broken connections, crashing workers, dying clients, full devices,
+ * kernels that do not end, each alone and all at once.
  *
- * In every run, checked by the simulation itself: the head's invariants after every few steps (every one with PLASMON_SIM_TRACE); sealed entries keep their bytes; no frame
- * is lost or taken twice; every future resolves, once; nothing waits for ever; what is answered is what sequential execution
- * gives; and when all refs are gone, nothing is left in the head and no byte on any device.
+ * In every run, checked by the simulation itself: the head's invariants after every few steps
+ * (every one with PLASMON_SIM_TRACE); sealed entries keep their bytes; no frame is lost or taken
+ * twice; every future resolves, once; nothing waits for ever; what is answered is what sequential
+ * execution gives; and when all refs are gone, nothing is left in the head and no byte on any
+ * device.
  *
- * PLASMON_SEEDS=n: so many runs of each kind. A seed that fails is printed with its program; `--only TEST --seed S` with
- * PLASMON_SEEDS=1 repeats it, PLASMON_SIM_TRACE=1 shows every step.
+ * PLASMON_SEEDS=n: so many runs of each kind. A seed that fails is printed with its program;
+ * `--only TEST --seed S` with PLASMON_SEEDS=1 repeats it, PLASMON_SIM_TRACE=1 shows every step.
  */
 #include "tests/sim/seeds.h"
 
@@ -16,7 +18,10 @@
 #include "base/log.h"
 #include "tests/harness/test.h"
 
-/* The invariants take as long as five steps. What breaks one stays broken, most often: the seed tells which step it was, checked after each. */
+/*
+ * The invariants take as long as five steps. What breaks one stays broken, most often: the seed
+ * tells which step it was, checked after each.
+ */
 enum { SEEDS_DEFAULT = 120, EVERY = 7 };
 
 /* What a few runs may miss. */
@@ -47,7 +52,10 @@ static void print_limits(const struct graph_coverage *of)
 
 static struct graph_coverage sum; /* large, and zero at the start of each test's process */
 
-/* Nothing but test_fail, cancels and what depends on them may fail here: the check is strict without crashes. */
+/*
+ * Nothing but test_fail, cancels and what depends on them may fail here: the check is strict
+ * without crashes.
+ */
 TEST(broken_connections_change_nothing)
 {
     static const struct graph_profile profile = {.devices_min    = 1,
@@ -174,8 +182,9 @@ TEST(everything_at_once)
 }
 
 /*
- * A copy of an array on its device was gathered from there and from what another device was still to make, which failed. It was the only whole one, since a part
- * of the other was written over; so it counted as no replica, and who read beside what failed was led there.
+ * A copy of an array on its device was gathered from there and from what another device was still
+ * to make, which failed. It was the only whole one, since a part of the other was written over; so
+ * it counted as no replica, and who read beside what failed was led there.
  */
 TEST(what_lies_beside_a_failure_in_a_copy_is_read_where_it_is_well)
 {
@@ -233,8 +242,9 @@ TEST(pairs_of_workers_that_die_with_little_memory_hang_nobody)
 }
 
 /*
- * Programs that found something about pairs. 189: a half waited for another of its pair, which lay behind another pair's on its lane
- * (test_pairs_sim.c has that on purpose). 57: a receive without memory waited for its send to be over.
+ * Programs that found something about pairs. 189: a half waited for another of its pair, which lay
+ * behind another pair's on its lane (test_pairs_sim.c has that on purpose). 57: a receive without
+ * memory waited for its send to be over.
  */
 TEST(programs_that_hung_by_pairs_end)
 {

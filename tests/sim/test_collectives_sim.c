@@ -1,21 +1,26 @@
 /*
- * Random collectives on a simulated cluster, with workers that crash and connections that break, against plain loops: to the bit. Beside a quarter
- * of them the head is killed and goes on from its journal, beside another one workers stand still, stores die and networks are cut.
+ * Random collectives on a simulated cluster, with workers that crash and connections that break,
+ * against plain loops: to the bit. Beside a quarter of them the head is killed and goes on from its
+ * journal, beside another one workers stand still, stores die and networks are cut.
  *
- * A program has some arrays of one shape, by turns on the devices, and does collectives with them, one on the results of the other: into new
- * refs or into the members, of whole arrays or of views, little and in segments and chunks (one_shot_bytes is small here). Nothing of it
- * may fail: none of its launches overwrites what it reads. But where members are written in place, a crash may find one copy that reads and a
- * later one that writes the same bytes both begun, and then the first fails with ECONSUMED, as everywhere (docs/failure.md).
+ * A program has some arrays of one shape, by turns on the devices, and does collectives with them,
+ * one on the results of the other: into new refs or into the members, of whole arrays or of views,
+ * little and in segments and chunks (one_shot_bytes is small here). Nothing of it may fail: none of
+ * its launches overwrites what it reads. But where members are written in place, a crash may find
+ * one copy that reads and a later one that writes the same bytes both begun, and then the first
+ * fails with ECONSUMED, as everywhere (docs/failure.md).
  *
  * BETWEEN HOSTS. Another quarter has two of them, and all-gathers, too.
  *
- * LITTLE MEMORY, in programs of their own, with host memory and files for what has no room: a collective may find none, and fails as a whole then. No other value is
- * lost by that.
+ * LITTLE MEMORY, in programs of their own, with host memory and files for what has no room: a
+ * collective may find none, and fails as a whole then. No other value is lost by that.
  *
- * HOSTS THAT LEAVE, likewise: one of the two is drained while collectives are under way, and takes nothing with it; or it, or a device, is lost.
+ * HOSTS THAT LEAVE, likewise: one of the two is drained while collectives are under way, and takes
+ * nothing with it; or it, or a device, is lost.
  *
- * BY NCCL. Some programs want their all-reduces by teams (head/team.c), which break when a worker dies, and now and then by themselves. Theirs
- * are sums of small whole numbers, which are the same in any order.
+ * BY NCCL. Some programs want their all-reduces by teams (head/team.c), which break when a worker
+ * dies, and now and then by themselves. Theirs are sums of small whole numbers, which are the same
+ * in any order.
  *
  * PLASMON_SEEDS=n: so many programs. One that fails: --seed S with PLASMON_SEEDS=1.
  */
@@ -81,7 +86,7 @@ static uint64_t draw(uint64_t bound)
     return random_state % bound;
 }
 
-/* ------------------------------------------------------------------------------------------------ what it means */
+/* ------------------------------------------------------------------------ what it means */
 
 static float join(uint32_t op, float a, float b)
 {
@@ -155,7 +160,7 @@ static float meant(const struct sim_task *task, float (*members)[ELEMENTS_MAX],
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ a program */
+/* ---------------------------------------------------------------------------- a program */
 
 static struct pl_view random_view(const struct program *p, bool whole, uint32_t multiple)
 {
@@ -346,7 +351,10 @@ static bool anything_lost(const struct sim *sim)
     return sim->gone_count > 0 && !sim->drained;
 }
 
-/* placed: where it was to be was said, which may be a device that is gone, or whose host takes nothing new. */
+/*
+ * placed: where it was to be was said, which may be a device that is gone, or whose host takes
+ * nothing new.
+ */
 static bool explained(const struct program *p, const struct sim_answer *answer, bool placed)
 {
     const struct sim *sim = p->sim;
@@ -392,7 +400,10 @@ static bool any_failed(const struct program *p, uint32_t members)
     return false;
 }
 
-/* What failed, and whether it may have; and what is in the arrays then. Who read what failed later may have ended well. */
+/*
+ * What failed, and whether it may have; and what is in the arrays then. Who read what failed later
+ * may have ended well.
+ */
 static void check_answers(struct program *p)
 {
     for (uint32_t i = 0; i < p->count; i++) {
@@ -789,11 +800,14 @@ TEST(collectives_go_on_when_a_host_leaves_or_is_lost)
 }
 
 /*
- * 1139429549: who was told to end a team before it had opened it there aborts at once, since none of its operations had begun, and nobody may take that for
- * an operation's end. (It was the simulation that did.)
- * 2011753668: results in the members' array, a few elements further on: the first chunk was written over what the third one reads.
- * The simulation's own, too: 1795930614649410042, 1795930614180938691 and 1795930616633638047: what a part of a broken team used was looked for in memory that had been
- * planned for others by then. 1795930910723567175: a buffer was to be as it was when a worker that began anew had sealed it, although others had yet to write there again.
+ * 1139429549: who was told to end a team before it had opened it there aborts at once, since none
+ * of its operations had begun, and nobody may take that for an operation's end. (It was the
+ * simulation that did.) 2011753668: results in the members' array, a few elements further on: the
+ * first chunk was written over what the third one reads. The simulation's own, too:
+ * 1795930614649410042, 1795930614180938691 and 1795930616633638047: what a part of a broken team
+ * used was looked for in memory that had been planned for others by then. 1795930910723567175: a
+ * buffer was to be as it was when a worker that began anew had sealed it, although others had yet
+ * to write there again.
  */
 TEST(programs_that_found_something)
 {
@@ -816,7 +830,7 @@ TEST(programs_that_found_something)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ would it be noticed? */
+/* ----------------------------------------------------------------- would it be noticed? */
 
 /* Within so many programs from `first` on; and the same from 1 on pass without it. */
 static void assert_found(const char *bug, enum kind kind, uint64_t first, uint64_t count)
@@ -856,7 +870,10 @@ static void assert_found(const char *bug, enum kind kind, uint64_t first, uint64
     }
 }
 
-/* What an aborted operation says to the others they believe, unless they have marked before: it has to be found. */
+/*
+ * What an aborted operation says to the others they believe, unless they have marked before: it has
+ * to be found.
+ */
 TEST(programs_find_aborts_that_others_have_not_heard_of)
 {
     assert_found("worker.abort_early", TROUBLED, 1400, HUNT_MAX); /* 1435 was the first */

@@ -1,7 +1,9 @@
 /*
- * Random programs on clusters of two hosts, of which one is drained at any step and ends when the head says that nothing lies only there. Nothing that
- * a program made is lost then, with or without lineage: no task, read or name fails for it, but tasks that named a device of that host.
- * A host that cannot be emptied, because there is no room, stays until the end; one with a short deadline goes all the same.
+ * Random programs on clusters of two hosts, of which one is drained at any step and ends when the
+ * head says that nothing lies only there. Nothing that a program made is lost then, with or without
+ * lineage: no task, read or name fails for it, but tasks that named a device of that host. A host
+ * that cannot be emptied, because there is no room, stays until the end; one with a short deadline
+ * goes all the same.
  */
 #include "tests/sim/seeds.h"
 

@@ -1,9 +1,11 @@
 /*
- * Workers that stand still, are fenced, and go on when they should not; and a network that is cut between the head and everybody else.
+ * Workers that stand still, are fenced, and go on when they should not; and a network that is cut
+ * between the head and everybody else.
  *
- * What tests/sim checks in every run (test_cluster_sim.c) holds here too, and besides: no device writes for a worker whose memory another
- * one has got (sim_store.c); no worker is fenced that stood still for less than its lease, or for as long as its store did;
- * the head serves no incarnation that is dead (sim_net.c). SIM_CELLS lists what must have been met on the way.
+ * What tests/sim checks in every run (test_cluster_sim.c) holds here too, and besides: no device
+ * writes for a worker whose memory another one has got (sim_store.c); no worker is fenced that
+ * stood still for less than its lease, or for as long as its store did; the head serves no
+ * incarnation that is dead (sim_net.c). SIM_CELLS lists what must have been met on the way.
  *
  * PLASMON_SEEDS=n: so many runs of each kind; --only TEST --seed S with PLASMON_SEEDS=1 repeats one.
  */
@@ -87,7 +89,10 @@ TEST(cuts_crashes_and_workers_that_stand_still_together)
     assert_met(SIM_CELL_CUT_NOBODY, SIM_CELL_LATE_DOWN);
 }
 
-/* A worker that was stopped over and over, and ran in between: the simulation took it for one that had stood still for two leases (967113733). */
+/*
+ * A worker that was stopped over and over, and ran in between: the simulation took it for one that
+ * had stood still for two leases (967113733).
+ */
 TEST(who_ran_in_between_has_not_stood_still)
 {
     static const struct graph_profile profile = {.devices_min   = 1,
@@ -204,8 +209,9 @@ TEST(devices_are_lost_beside_workers_that_stand_still_and_a_head_that_is_killed)
 }
 
 /*
- * Programs that did not end well once. 1058: a store whose first welcome was lost was taken for another one. 314, 3520: to make a lost task
- * again, an unfinished launch that had lost nothing was given up, and could not be made again.
+ * Programs that did not end well once. 1058: a store whose first welcome was lost was taken for
+ * another one. 314, 3520: to make a lost task again, an unfinished launch that had lost nothing was
+ * given up, and could not be made again.
  */
 TEST(programs_that_lost_what_they_had_end_well)
 {

@@ -1,12 +1,15 @@
 /*
- * Two hosts with a store each, of which one is lost as a whole, and nobody says that it is: it dies with its store, for good or until another store of it comes
- * with new memory; or it is cut off for longer than its lease, goes on meanwhile, and comes back with what it had. Or it is drained,
- * and its store ends. Beside all that workers, stores and heads die and stand still (sim_hosts.c).
+ * Two hosts with a store each, of which one is lost as a whole, and nobody says that it is: it dies
+ * with its store, for good or until another store of it comes with new memory; or it is cut off for
+ * longer than its lease, goes on meanwhile, and comes back with what it had. Or it is drained, and
+ * its store ends. Beside all that workers, stores and heads die and stand still (sim_hosts.c).
  *
- * A host that the head has given up is nobody: what it says is refused, what it sends to the other host is not taken, and what it had is not believed
- * when it joins anew. With lineage, nothing that can be made again fails for it.
+ * A host that the head has given up is nobody: what it says is refused, what it sends to the other
+ * host is not taken, and what it had is not believed when it joins anew. With lineage, nothing that
+ * can be made again fails for it.
  *
- * Or both live, and the ways between them are cut: transfers wait, and fail when that takes too long (sim_ways.c).
+ * Or both live, and the ways between them are cut: transfers wait, and fail when that takes too
+ * long (sim_ways.c).
  *
  * PLASMON_SEEDS=n: so many runs of each kind; --only TEST --seed S with PLASMON_SEEDS=1 repeats one.
  */
@@ -172,7 +175,10 @@ TEST(ways_between_hosts_that_are_cut_for_too_long)
     seeds_assert_met(&sum, SEEDS_DEFAULT, SIM_CELL_WAY_SHORT, SIM_CELL_WAY_DROPPED);
 }
 
-/* .. and one of the two hosts is lost, drained, or seems to be lost; it may be away for longer than the head waits for a way, and that is another thing. */
+/*
+ * .. and one of the two hosts is lost, drained, or seems to be lost; it may be away for longer than
+ * the head waits for a way, and that is another thing.
+ */
 static const struct graph_profile cut_and_lost = {.devices_min         = 2,
                                                   .devices_max         = 4,
                                                   .steps_min           = 40,
@@ -198,14 +204,19 @@ TEST(ways_that_are_cut_between_hosts_that_are_lost)
 }
 
 /*
- * 1439352535: of a version that had been overwritten the only copy left was one that a kernel was to bring together with a part made later, which
- * failed; a read that came again after the loss took it, and failed with that. The seeded bug takes it still. 2832176084, 5637: such a copy failed when
- * the version was nobody's any more, and took it for failed; a call that came again after a loss failed with it instead of having it made again.
- * 100168: a call was given up for want of a way, by a launch that made nothing because nobody lacked it; who came to lack it had it made after all.
- * 1069316999: of a host that had been cut off for too long one worker had joined anew and let go of what it had, and another one, which had not heard
- * yet that it was given up, copied from there. Nobody takes what comes of it; the simulation took it for a use of memory that was freed.
- * 3590444120: a head that had stood still spoke to a device that had another number by then, with the next head; the simulation looked for it by the old one.
- * 2358885451: a head that was made from the journal did not give up a transfer that the one before had, because how long to wait for a way was not in it.
+ * 1439352535: of a version that had been overwritten the only copy left was one that a kernel was
+ * to bring together with a part made later, which failed; a read that came again after the loss
+ * took it, and failed with that. The seeded bug takes it still. 2832176084, 5637: such a copy
+ * failed when the version was nobody's any more, and took it for failed; a call that came again
+ * after a loss failed with it instead of having it made again. 100168: a call was given up for want
+ * of a way, by a launch that made nothing because nobody lacked it; who came to lack it had it made
+ * after all. 1069316999: of a host that had been cut off for too long one worker had joined anew
+ * and let go of what it had, and another one, which had not heard yet that it was given up, copied
+ * from there. Nobody takes what comes of it; the simulation took it for a use of memory that was
+ * freed. 3590444120: a head that had stood still spoke to a device that had another number by then,
+ * with the next head; the simulation looked for it by the old one. 2358885451: a head that was made
+ * from the journal did not give up a transfer that the one before had, because how long to wait for
+ * a way was not in it.
  */
 TEST(programs_that_found_something)
 {

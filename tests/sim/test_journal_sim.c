@@ -1,11 +1,13 @@
 /*
- * A head that is killed, and made again from its journal, in the middle of random programs: at any step, with some batches of its journal
- * stored and not yet answered, others lost on the way, beside workers that crash, connections that break, clients that die and limits.
+ * A head that is killed, and made again from its journal, in the middle of random programs: at any
+ * step, with some batches of its journal stored and not yet answered, others lost on the way,
+ * beside workers that crash, connections that break, clients that die and limits.
  *
- * Two claims. For clients it is as if nothing had happened: every future resolves once, with what sequential execution gives; nothing that was
- * acknowledged is lost or done twice. And the head is a function of its inputs: at each crash and at the end a second one is made
- * from all records (since the last checkpoint, which is made at random quiet moments), and must have the same links, the same numbers, and
- * have put out the same bytes.
+ * Two claims. For clients it is as if nothing had happened: every future resolves once, with what
+ * sequential execution gives; nothing that was acknowledged is lost or done twice. And the head is
+ * a function of its inputs: at each crash and at the end a second one is made from all records
+ * (since the last checkpoint, which is made at random quiet moments), and must have the same links,
+ * the same numbers, and have put out the same bytes.
  *
  * PLASMON_SEEDS=n: so many runs of each kind; --only TEST --seed S with PLASMON_SEEDS=1 repeats one.
  */
@@ -110,8 +112,9 @@ TEST(what_lies_in_memory_of_the_host_and_in_files_is_in_checkpoints)
 }
 
 /*
- * A seed whose run did not come to rest: the flush before a checkpoint began a copy ahead of need, so there was none, and the batch that was closed
- * for it was never stored in the simulation. What followed from it never left.
+ * A seed whose run did not come to rest: the flush before a checkpoint began a copy ahead of need,
+ * so there was none, and the batch that was closed for it was never stored in the simulation. What
+ * followed from it never left.
  */
 TEST(a_checkpoint_that_a_copy_ahead_of_need_prevents)
 {
@@ -165,8 +168,8 @@ static const struct graph_profile standing_still = {.devices_min         = 1,
                                                     .check_every         = 50};
 
 /*
- * A head that stands still is no dead one: it goes on, perhaps when another one has taken its place (sim_standby.c), with peers that have not left
- * it yet, and with what it had begun.
+ * A head that stands still is no dead one: it goes on, perhaps when another one has taken its place
+ * (sim_standby.c), with peers that have not left it yet, and with what it had begun.
  */
 TEST(a_head_that_stood_still_is_not_believed_any_more)
 {
@@ -175,8 +178,9 @@ TEST(a_head_that_stood_still_is_not_believed_any_more)
 }
 
 /*
- * A seed in which a call failed that had no reason to: it read what had been written over a part of a fold, by a call that was done. The fold was not: of
- * what it had read, one was cancelled on another device, which was not heard of before.
+ * A seed in which a call failed that had no reason to: it read what had been written over a part of
+ * a fold, by a call that was done. The fold was not: of what it had read, one was cancelled on
+ * another device, which was not heard of before.
  */
 TEST(a_part_that_was_written_over_before_its_writer_is_known_to_have_failed)
 {

@@ -1,6 +1,8 @@
 /*
- * Copies between two devices, one after the other, through less memory than they need, each used once: what one brought is overwritten by the next but one. Streams of
- * copies whose words are late (worker/core.h) are half of them. The simulated memory sees whether who used what is overwritten had said so.
+ * Copies between two devices, one after the other, through less memory than they need, each used
+ * once: what one brought is overwritten by the next but one. Streams of copies whose words are late
+ * (worker/core.h) are half of them. The simulated memory sees whether who used what is overwritten
+ * had said so.
  */
 #include "tests/sim/sim.h"
 

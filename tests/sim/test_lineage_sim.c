@@ -1,7 +1,8 @@
 /*
- * Random programs on clusters that lose devices, and whole hosts, for good, at any step. Every future resolves; what is answered is what
- * the program means; and nothing fails for a loss but what the head cannot make again: what depends on a put, on a replayed graph, or on a task
- * that named the device that is gone. Without puts, graphs and names nothing fails at all.
+ * Random programs on clusters that lose devices, and whole hosts, for good, at any step. Every
+ * future resolves; what is answered is what the program means; and nothing fails for a loss but
+ * what the head cannot make again: what depends on a put, on a replayed graph, or on a task that
+ * named the device that is gone. Without puts, graphs and names nothing fails at all.
  */
 #include "tests/sim/seeds.h"
 
@@ -102,8 +103,9 @@ TEST(losses_while_devices_are_full)
 }
 
 /*
- * What is put is to be in two places. A device, or a host, is lost only when all of it is, as the head says: then nothing of it is ever lost, however many go one
- * after the other, whatever else dies meanwhile.
+ * What is put is to be in two places. A device, or a host, is lost only when all of it is, as the
+ * head says: then nothing of it is ever lost, however many go one after the other, whatever else
+ * dies meanwhile.
  */
 static const struct graph_profile put_twice = {.devices_min         = 2,
                                                .devices_max         = 4,
@@ -166,7 +168,10 @@ static void run_one(const struct graph_profile *profile, uint64_t seed)
     ASSERT_TRUE(graph_run(seed, profile, &sum, true));
 }
 
-/* A loss led back to a buffer that had been given up, and whose worker was told so when its last launch was sent. */
+/*
+ * A loss led back to a buffer that had been given up, and whose worker was told so when its last
+ * launch was sent.
+ */
 TEST(memory_that_leaves_is_not_read_again)
 {
     static const struct graph_profile profile = {.devices_min    = 2,
@@ -181,7 +186,10 @@ TEST(memory_that_leaves_is_not_read_again)
     run_one(&profile, 55);
 }
 
-/* The first part was to bring the memory, and found none; what the others read came from devices that were well. */
+/*
+ * The first part was to bring the memory, and found none; what the others read came from devices
+ * that were well.
+ */
 TEST(parts_of_a_copy_that_found_no_memory_end)
 {
     static const struct graph_profile profile = {.devices_min    = 2,
@@ -196,8 +204,9 @@ TEST(parts_of_a_copy_that_found_no_memory_end)
 }
 
 /*
- * A call was run a second time beside a launch of its own; both losses gave up that run and the one that was to write over its result. The result of the
- * first was then found where that of the second should have been: bytes of nobody.
+ * A call was run a second time beside a launch of its own; both losses gave up that run and the one
+ * that was to write over its result. The result of the first was then found where that of the
+ * second should have been: bytes of nobody.
  */
 TEST(what_was_never_made_is_not_found_where_the_next_would_have_written_over_it)
 {
@@ -221,7 +230,10 @@ TEST(a_value_beside_one_that_failed_is_spilled_when_it_is_there)
     run_one(&profile, 728);
 }
 
-/* A call was to be run again that needed what nobody can make; another one, which read a part of the same value that was there, failed with it. */
+/*
+ * A call was to be run again that needed what nobody can make; another one, which read a part of
+ * the same value that was there, failed with it.
+ */
 TEST(a_part_that_is_there_does_not_fail_with_one_that_is_not)
 {
     run_one(&put_twice, 1795468889875644185);

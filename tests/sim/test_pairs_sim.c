@@ -1,6 +1,7 @@
 /*
- * What random programs come to now and then, on purpose. A source that is gone for good, while another copy is there; by every route. One
- * sender and several receivers. And a death among three transfers of one lane:
+ * What random programs come to now and then, on purpose. A source that is gone for good, while
+ * another copy is there; by every route. One sender and several receivers. And a death among three
+ * transfers of one lane:
  *
  *   order   device A      device B      device C      device D
  *   5       send to B     receive
@@ -9,8 +10,9 @@
  *   10      send to C                   receive
  *   12      send to B     receive
  *
- * B's worker dies about when A has all three on its lane: A's 12 lies behind 10, which C takes after 7, which needs 5 to come again. The copies
- * have no side effects, so every one of them must end well, whenever that is.
+ * B's worker dies about when A has all three on its lane: A's 12 lies behind 10, which C takes
+ * after 7, which needs 5 to come again. The copies have no side effects, so every one of them must
+ * end well, whenever that is.
  */
 #include "tests/sim/sim.h"
 
@@ -173,9 +175,12 @@ TEST(that_finds_halves_that_wait_for_all_of_their_pair)
     ASSERT_EQ(WEXITSTATUS(status), FOUND);
 }
 
-/* ------------------------------------------------------------------------------------------------ one sender, several receivers */
+/* -------------------------------------------------------- one sender, several receivers */
 
-/* Objects of A, each read by one of the others, two a reader, while somebody dies. How many transfers of A were under way at once; 0: failed. */
+/*
+ * Objects of A, each read by one of the others, two a reader, while somebody dies. How many
+ * transfers of A were under way at once; 0: failed.
+ */
 static uint32_t sends_at_once(uint64_t seed)
 {
     const struct sim_config config = {.seed        = seed * 0x9e3779b97f4a7c15u + 1,
@@ -228,7 +233,7 @@ TEST(transfers_of_one_device_to_several_are_under_way_at_once)
     ASSERT_EQ(most, 3);
 }
 
-/* ------------------------------------------------------------------------------------------------ a source that is gone */
+/* ---------------------------------------------------------------- a source that is gone */
 
 static uint64_t put(struct play *play, uint32_t device)
 {
@@ -259,7 +264,10 @@ static void leave(void *user, uint64_t arg, void *data)
     sim_worker_gone(sim_worker_of(sim, (uint32_t)arg));
 }
 
-/* Objects that were put on A, copied to B, and are read on C and D while A or B goes for good: nothing can make them again, but one copy is left. */
+/*
+ * Objects that were put on A, copied to B, and are read on C and D while A or B goes for good:
+ * nothing can make them again, but one copy is left.
+ */
 static bool copy_is_found(uint64_t seed, enum head_transfer transfer)
 {
     const struct sim_config config = {.seed          = seed * 0x9e3779b97f4a7c15u + 1,
@@ -310,7 +318,7 @@ TEST(a_reader_whose_source_is_gone_takes_another_copy)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ a head that is killed */
+/* ---------------------------------------------------------------- a head that is killed */
 
 static bool quiet(void *user)
 {

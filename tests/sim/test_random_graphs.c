@@ -1,8 +1,8 @@
 /*
  * Thousands of random programs on simulated clusters, each compared with what it means.
  *
- * PLASMON_GRAPHS=n runs n of them. A seed that fails is printed with its program; `--seed S` begins there, PLASMON_GRAPHS=1
- * stops there.
+ * PLASMON_GRAPHS=n runs n of them. A seed that fails is printed with its program; `--seed S` begins
+ * there, PLASMON_GRAPHS=1 stops there.
  */
 #include "tests/sim/seeds.h"
 
@@ -118,8 +118,10 @@ TEST(random_programs_mean_what_they_mean_one_by_one)
 }
 
 /*
- * Programs in which a sealed buffer was not sealed any more after a crash: its maker was given up though another launch had written a part (31537269),
- * or a launch that had been writing a part in place (299336166, 142035034). And one whose maker failed twice, with nothing right in it (298654587).
+ * Programs in which a sealed buffer was not sealed any more after a crash: its maker was given up
+ * though another launch had written a part (31537269), or a launch that had been writing a part in
+ * place (299336166, 142035034). And one whose maker failed twice, with nothing right in it
+ * (298654587).
  */
 TEST(programs_that_lost_a_seal_keep_it)
 {
@@ -134,9 +136,10 @@ TEST(programs_that_lost_a_seal_keep_it)
 }
 
 /*
- * Programs that failed while small parts came together, by one launch, before they were made (head/move_launch.c says why they do not): a version that is kept for
- * lineage had nothing else (32141), readers of one part failed with another (72408, 82873, 3540, 1795352179185686785), and what nobody shows any more was
- * missed (82592).
+ * Programs that failed while small parts came together, by one launch, before they were made
+ * (head/move_launch.c says why they do not): a version that is kept for lineage had nothing else
+ * (32141), readers of one part failed with another (72408, 82873, 3540, 1795352179185686785), and
+ * what nobody shows any more was missed (82592).
  */
 TEST(programs_that_failed_with_parts_they_do_not_read_succeed)
 {
@@ -152,8 +155,9 @@ TEST(programs_that_failed_with_parts_they_do_not_read_succeed)
 }
 
 /*
- * A call that was lost had read a put that was written over in place behind it, on the call's own device. It was run again with what had been copied for it, which counted as a
- * replica although nothing else was left.
+ * A call that was lost had read a put that was written over in place behind it, on the call's own
+ * device. It was run again with what had been copied for it, which counted as a replica although
+ * nothing else was left.
  */
 TEST(a_call_that_is_run_again_keeps_the_copy_that_it_was_given)
 {

@@ -1,7 +1,7 @@
 /*
- * Would the random programs find it? Bugs are armed one by one in the head and in the worker, and the random programs must notice
- * each within a few hundred. How they notice is up to them: a wrong value, a broken invariant, a use of freed memory, a run
- * that does not end.
+ * Would the random programs find it? Bugs are armed one by one in the head and in the worker, and
+ * the random programs must notice each within a few hundred. How they notice is up to them: a wrong
+ * value, a broken invariant, a use of freed memory, a run that does not end.
  */
 #include "tests/sim/graph.h"
 
@@ -399,7 +399,10 @@ TEST(random_programs_notice_a_gate_that_does_not_wait_for_words)
     assert_found("worker.gate_unsaid", &dying_behind_gates, 10 * GRAPHS_MAX);
 }
 
-/* And a crash between the end of what a launch waits for in another stream and that stream's word, when the launch has begun. */
+/*
+ * And a crash between the end of what a launch waits for in another stream and that stream's word,
+ * when the launch has begun.
+ */
 TEST(random_programs_notice_a_launch_that_is_held_by_work_and_not_by_its_word)
 {
     assert_found("worker.held_by_work", &dying, 10 * GRAPHS_MAX);

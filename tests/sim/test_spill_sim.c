@@ -1,7 +1,8 @@
 /*
- * Random programs on devices that are far too small for them: what has no room goes to host memory and files and comes back, while workers
- * crash, connections break and disks fill up. The results are those of the programs run one step after the other, and the head's books
- * are right at every step. The seeded bugs show that this would be noticed.
+ * Random programs on devices that are far too small for them: what has no room goes to host memory
+ * and files and comes back, while workers crash, connections break and disks fill up. The results
+ * are those of the programs run one step after the other, and the head's books are right at every
+ * step. The seeded bugs show that this would be noticed.
  */
 #include "tests/sim/seeds.h"
 
@@ -103,7 +104,10 @@ TEST(stores_and_heads_that_are_killed_lose_nothing_that_was_spilled)
     }
 }
 
-/* Others fill the disk: what was to go to a file stays where it is, and what had been planned with its room waits, or fails. */
+/*
+ * Others fill the disk: what was to go to a file stays where it is, and what had been planned with
+ * its room waits, or fails.
+ */
 static const struct graph_profile filled = {.devices_min        = 1,
                                             .devices_max        = 3,
                                             .steps_min          = 60,
@@ -123,8 +127,10 @@ TEST(disks_that_others_fill_lose_nothing)
 }
 
 /*
- * 3272768211: a value was spilled, brought back and spilled again, and both spills were taken back. What had been brought back counted as a second copy of what
- * stayed, of which it had nothing just then; when it got the value it was the only one, and was dropped for want of memory. Likewise what was on its way back, and found no room.
+ * 3272768211: a value was spilled, brought back and spilled again, and both spills were taken back.
+ * What had been brought back counted as a second copy of what stayed, of which it had nothing just
+ * then; when it got the value it was the only one, and was dropped for want of memory. Likewise
+ * what was on its way back, and found no room.
  */
 TEST(what_two_spills_are_taken_back_of_is_no_second_copy)
 {

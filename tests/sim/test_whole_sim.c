@@ -1,11 +1,15 @@
 /*
- * Everything at once: each program draws some of what the other simulations have alone - little memory, host memory and files for what has no room, time
- * limits, pairs, lineage and shadows, recorded graphs, a journal - and some of the faults: workers that crash, stand still, go on when they should not; stores and heads
- * that are killed, and heads that stand still and whose place another one takes; devices that are lost for good; hosts that die, are drained, or come back
- * when they were given up; connections that break, networks that are cut; clients that die; disks that are full;
- * communicators that fail. What is put is in two places in some. Each is checked where it is; here they meet.
+ * Everything at once: each program draws some of what the other simulations have alone - little
+ * memory, host memory and files for what has no room, time limits, pairs, lineage and shadows,
+ * recorded graphs, a journal - and some of the faults: workers that crash, stand still, go on when
+ * they should not; stores and heads that are killed, and heads that stand still and whose place
+ * another one takes; devices that are lost for good; hosts that die, are drained, or come back when
+ * they were given up; connections that break, networks that are cut; clients that die; disks that
+ * are full; communicators that fail. What is put is in two places in some. Each is checked where it
+ * is; here they meet.
  *
- * PLASMON_SEEDS=n: so many runs; --only TEST --seed S with PLASMON_SEEDS=1 repeats one. tools/simulate makes as many as there is time for.
+ * PLASMON_SEEDS=n: so many runs; --only TEST --seed S with PLASMON_SEEDS=1 repeats one.
+ * tools/simulate makes as many as there is time for.
  */
 #include "tests/sim/seeds.h"
 
@@ -72,10 +76,13 @@ TEST(all_features_and_all_faults_together)
 }
 
 /*
- * 558936255: a fold was given up with a partial result that was made again later, and with it what had been put. 491678581: an order to fence
- * came while there was no store. 920312537: a hello of a dead worker came late, of a device that was gone. 3146082: a launch of a graph that failed took along what it had only read. 77780133: a launch that ended after it
- * was over its limit was sealed by the third worker that got it. 5000272: an order to fence died with the head that gave it. 6021189: a shadow whose
- * bytes had gone while others were made again stayed, and no checkpoint could be made any more.
+ * 558936255: a fold was given up with a partial result that was made again later, and with it what
+ * had been put. 491678581: an order to fence came while there was no store. 920312537: a hello of a
+ * dead worker came late, of a device that was gone. 3146082: a launch of a graph that failed took
+ * along what it had only read. 77780133: a launch that ended after it was over its limit was sealed
+ * by the third worker that got it. 5000272: an order to fence died with the head that gave it.
+ * 6021189: a shadow whose bytes had gone while others were made again stayed, and no checkpoint
+ * could be made any more.
  */
 TEST(programs_that_found_something)
 {
@@ -90,11 +97,13 @@ TEST(programs_that_found_something)
 }
 
 /*
- * 6219351061: a copy for a shadow failed with one of its parts, and took the others, which it alone had, for lost to all: a value that was well
- * failed with them. 7276069590: a recorded graph went on naming the device where it had been planned, which was being drained. 8888101: the head
- * looked for memory for spilling on a host that has none. 1795402290164508521 (as they are now): a partial sum went with a worker that was fenced, and the fold that was to add it to a put
- * that a call had overwritten was sent already: what reads that fails, as it may. 2191735761: a value was dropped from host memory while it was on its way to a
- * device where it found no room.
+ * 6219351061: a copy for a shadow failed with one of its parts, and took the others, which it alone
+ * had, for lost to all: a value that was well failed with them. 7276069590: a recorded graph went
+ * on naming the device where it had been planned, which was being drained. 8888101: the head looked
+ * for memory for spilling on a host that has none. 1795402290164508521 (as they are now): a partial
+ * sum went with a worker that was fenced, and the fold that was to add it to a put that a call had
+ * overwritten was sent already: what reads that fails, as it may. 2191735761: a value was dropped
+ * from host memory while it was on its way to a device where it found no room.
  */
 TEST(programs_that_found_something_later)
 {

@@ -1,6 +1,7 @@
 /*
- * What a run has seen. A run that passes proves something only about what happened in it: so it says how often everything that makes
- * trouble did, and a long run in which one of these things never happened has failed.
+ * What a run has seen. A run that passes proves something only about what happened in it: so it
+ * says how often everything that makes trouble did, and a long run in which one of these things
+ * never happened has failed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +11,8 @@
 #include "tests/integration/cluster.h"
 #include "tests/stress/stress_test.h"
 
-#define LONG_STEPS \
-    30000u /* floods and recordings come in some clusters only: minutes, not seconds */
+/* floods and recordings come in some clusters only: minutes, not seconds */
+#define LONG_STEPS 30000u
 
 /* "peer" and "host" copies of the cluster that is about to end, as its head counted them. */
 static uint64_t copies_in(const char *json)
@@ -38,7 +39,7 @@ void stress_cover_cluster(struct stress_run *run)
     free(json);
 }
 
-/* ------------------------------------------------------------------------------------------------ what it comes to */
+/* --------------------------------------------------------------------- what it comes to */
 
 static void print(const struct stress_coverage *covered, const struct stress_tally *tally,
                   uint64_t deaths)

@@ -1,4 +1,7 @@
-/* The options of the stress tests, besides those of all tests: they hold for every test that --only leaves. */
+/*
+ * The options of the stress tests, besides those of all tests: they hold for every test that --only
+ * leaves.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

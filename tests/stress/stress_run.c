@@ -29,7 +29,7 @@
 #define LOOK_MS          20
 #define WORKERS_SAY_MS   2000
 
-/* ------------------------------------------------------------------------------------------------ reports */
+/* ------------------------------------------------------------------------------ reports */
 
 static void *ask_status(void *user)
 {
@@ -67,7 +67,10 @@ static void print_thread(pid_t pid, const char *thread, const char *file)
     printf(" %s", text);
 }
 
-/* Where each thread of a worker is: by /proc, and, if its main loop stands still, by its own stacks on stderr. */
+/*
+ * Where each thread of a worker is: by /proc, and, if its main loop stands still, by its own stacks
+ * on stderr.
+ */
 static void ask_threads(pid_t pid)
 {
     char path[64];
@@ -137,7 +140,7 @@ static void print_all(struct stress_run *run)
     (void)fflush(stdout);
 }
 
-/* ------------------------------------------------------------------------------------------------ threads */
+/* ------------------------------------------------------------------------------ threads */
 
 static struct stress_player *player_of(struct stress_thread *thread)
 {
@@ -200,7 +203,7 @@ static void *player_main(void *user)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ workers that die */
+/* --------------------------------------------------------------------- workers that die */
 
 static bool threads_done(const struct stress_run *run)
 {
@@ -240,7 +243,7 @@ static void *killer_main(void *user)
     return NULL;
 }
 
-/* ------------------------------------------------------------------------------------------------ a cluster */
+/* ---------------------------------------------------------------------------- a cluster */
 
 static bool can_compile(struct stress_run *run)
 {
@@ -381,7 +384,10 @@ static void check_restarts(struct stress_run *run)
     }
 }
 
-/* A cluster that came up is used, however long that took: beside others a GPU's workers take longer to start than they play. */
+/*
+ * A cluster that came up is used, however long that took: beside others a GPU's workers take longer
+ * to start than they play.
+ */
 static uint64_t deadline_of(uint64_t now_ns, uint64_t end_ns, uint64_t cluster_ns)
 {
     return pl_min_u64(pl_max_u64(end_ns, now_ns + 1000000000u), now_ns + cluster_ns);

@@ -1,15 +1,17 @@
 /*
- * Random programs (bench/stress) on real clusters of all kinds. For docs/ordering.md: it looks for waits that are missing, and for waits that
- * never end.
+ * Random programs (bench/stress) on real clusters of all kinds. For docs/ordering.md: it looks for
+ * waits that are missing, and for waits that never end.
  *
  *   stress_run.c       clusters of all kinds, threads, workers that are killed, the watchdog
  *   stress_coverage.c  how often what makes trouble has happened
  *   stress_main.c      --seed, --graphs, --seconds, --devices
  *
- * WHAT MAY FAIL. Nothing, unless a worker was killed since the graph began. Then a read may fail with ECONSUMED, or with EDEPENDENCY
- * of such a failure, if an array from which its bytes come was ever overwritten in place.
+ * WHAT MAY FAIL. Nothing, unless a worker was killed since the graph began. Then a read may fail
+ * with ECONSUMED, or with EDEPENDENCY of such a failure, if an array from which its bytes come was
+ * ever overwritten in place.
  *
- * A SEED gives the same programs and the same kinds of clusters; how threads interleave and when a worker dies is the machine's.
+ * A SEED gives the same programs and the same kinds of clusters; how threads interleave and when a
+ * worker dies is the machine's.
  */
 #ifndef TESTS_STRESS_STRESS_TEST_H
 #define TESTS_STRESS_STRESS_TEST_H
@@ -59,11 +61,17 @@ struct stress_run {
     struct stress_tally tally;
 };
 
-/* stress_coverage.c. The run's own thread: a cluster is about to end; the run has. The latter fails when a long run has not seen everything. */
+/*
+ * stress_coverage.c. The run's own thread: a cluster is about to end; the run has. The latter fails
+ * when a long run has not seen everything.
+ */
 void stress_cover_cluster(struct stress_run *run);
 void stress_cover_end(struct stress_run *run, uint64_t deaths);
 
-/* Plays graphs on one cluster after another until time or graphs are over. Fails the test with a report when something is wrong. */
+/*
+ * Plays graphs on one cluster after another until time or graphs are over. Fails the test with a
+ * report when something is wrong.
+ */
 void stress_play(const struct stress_profile *profile);
 
 /* stress_main.c: what was asked for on the command line, over these defaults. */

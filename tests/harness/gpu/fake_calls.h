@@ -1,6 +1,7 @@
 /*
- * The calls of the driver that device/cuda makes, in the files that implement them: fake_cuda.c (devices, contexts, and what is exported), fake_memory.c,
- * fake_streams.c (copies, words, streams, events), fake_graphs.c (code, graphs). Each call is counted.
+ * The calls of the driver that device/cuda makes, in the files that implement them: fake_cuda.c
+ * (devices, contexts, and what is exported), fake_memory.c, fake_streams.c (copies, words, streams,
+ * events), fake_graphs.c (code, graphs). Each call is counted.
  */
 #ifndef TESTS_HARNESS_GPU_FAKE_CALLS_H
 #define TESTS_HARNESS_GPU_FAKE_CALLS_H

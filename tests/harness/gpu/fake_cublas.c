@@ -1,6 +1,7 @@
 /*
- * The cuBLAS of a GPU that is none (fake_cuda.h): its products take no time and do nothing. That it was created is counted in the last place of
- * struct fake_cuda_calls, because on a GPU it is what takes longest of all that a worker does.
+ * The cuBLAS of a GPU that is none (fake_cuda.h): its products take no time and do nothing. That it
+ * was created is counted in the last place of struct fake_cuda_calls, because on a GPU it is what
+ * takes longest of all that a worker does.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /*
- * A driver without a GPU, over memory of the host: devices, contexts, how often each call was made, and what is exported. What a call is not asked to
- * check (wrong handles, a context of another device) it does not check.
+ * A driver without a GPU, over memory of the host: devices, contexts, how often each call was made,
+ * and what is exported. What a call is not asked to check (wrong handles, a context of another
+ * device) it does not check.
  */
 #include <fcntl.h>
 #include <stdbool.h>
@@ -16,7 +17,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* ------------------------------------------------------------------------------------------------ counting */
+/* ----------------------------------------------------------------------------- counting */
 
 static const char *const names[FAKE_CALLS] = {
 #define XX(name) #name,
@@ -60,11 +61,13 @@ void fake_count(enum fake_call call)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ devices */
+/* ------------------------------------------------------------------------------ devices */
 
 /*
- * GPUs 0 .. FAKE_CUDA_DEVICES - 1, or with FAKE_CUDA_MIG=1 as many MIG devices. CUDA_VISIBLE_DEVICES as the driver takes it: numbers and names (a name may
- * be cut short), up to the first that is not there or was named before; and of MIG devices the first alone. A handle is the number of its GPU.
+ * GPUs 0 .. FAKE_CUDA_DEVICES - 1, or with FAKE_CUDA_MIG=1 as many MIG devices.
+ * CUDA_VISIBLE_DEVICES as the driver takes it: numbers and names (a name may be cut short), up to
+ * the first that is not there or was named before; and of MIG devices the first alone. A handle is
+ * the number of its GPU.
  */
 static int shown[FAKE_DEVICES_MAX];
 static int shown_count;
@@ -293,11 +296,14 @@ CUresult fake_cuDeviceCanAccessPeer(int *out, CUdevice device, CUdevice peer)
     return CUDA_SUCCESS;
 }
 
-/* ------------------------------------------------------------------------------------------------ contexts */
+/* ----------------------------------------------------------------------------- contexts */
 
 static _Thread_local CUcontext current;
 
-/* As long as this process lives, and whoever in FAKE_CUDA_FOLDER had a file of that name locked does not any more. */
+/*
+ * As long as this process lives, and whoever in FAKE_CUDA_FOLDER had a file of that name locked
+ * does not any more.
+ */
 static bool alone_on(CUdevice device)
 {
     static int held[FAKE_DEVICES_MAX];
@@ -394,7 +400,7 @@ CUresult fake_cuCtxEnablePeerAccess(CUcontext context, unsigned flags)
     return CUDA_SUCCESS;
 }
 
-/* ------------------------------------------------------------------------------------------------ what is exported */
+/* --------------------------------------------------------------------- what is exported */
 
 EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **out, int version,
                                     cuuint64_t flags,

@@ -1,4 +1,7 @@
-/* Kernels and graphs of the fake driver: kernels do nothing (but count, the one that is asked to), graphs are what was captured, in the order of calls. */
+/*
+ * Kernels and graphs of the fake driver: kernels do nothing (but count, the one that is asked to),
+ * graphs are what was captured, in the order of calls.
+ */
 #include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,14 +9,17 @@
 
 #include "tests/harness/gpu/fake_calls.h"
 
-/* ------------------------------------------------------------------------------------------------ code */
+/* --------------------------------------------------------------------------------- code */
 
 struct fake_module {
     struct fake_function *functions;
     bool early; /* DEVICE_EARLY_MARK */
 };
 
-/* Text says how long it is; machine code does so by its last table. Others (of several architectures) are ours, and have no such mark. */
+/*
+ * Text says how long it is; machine code does so by its last table. Others (of several
+ * architectures) are ours, and have no such mark.
+ */
 static bool image_early(const char *image)
 {
     Elf64_Ehdr head;
@@ -216,7 +222,7 @@ CUresult fake_cuLaunchCooperativeKernel(CUfunction f, unsigned grid_x, unsigned 
     return fake_put(stream, &op);
 }
 
-/* ------------------------------------------------------------------------------------------------ graphs */
+/* ------------------------------------------------------------------------------- graphs */
 
 static struct fake_graph *graph_of(CUgraph graph)
 {

@@ -33,7 +33,10 @@ struct fake_function {
     bool waits;                 /* of code with DEVICE_EARLY_MARK */
 };
 
-/* One record of an event. Who waits for the event waits for the record that was its last at the time, whatever becomes of the event. */
+/*
+ * One record of an event. Who waits for the event waits for the record that was its last at the
+ * time, whatever becomes of the event.
+ */
 struct fake_record {
     bool done;
     uint64_t done_ns;

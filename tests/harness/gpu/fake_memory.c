@@ -1,4 +1,7 @@
-/* Memory of the fake driver: pages of the host, whose chunks are files, so that other processes map them as they map a GPU's. */
+/*
+ * Memory of the fake driver: pages of the host, whose chunks are files, so that other processes map
+ * them as they map a GPU's.
+ */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>

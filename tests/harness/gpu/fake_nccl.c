@@ -1,20 +1,27 @@
 /*
- * NCCL without a GPU: a libnccl.so.2 for the driver of fake_cuda.h, with NCCL's manners, so that device/cuda/comm.c and all that is built on it
- * runs where there is none.
+ * NCCL without a GPU: a libnccl.so.2 for the driver of fake_cuda.h, with NCCL's manners, so that
+ * device/cuda/comm.c and all that is built on it runs where there is none.
  *
  * WHAT IS REAL
- *   bytes       go through a ring of shared memory for each way from one rank to another, a few of them at a time: a small send ends before it
- *               is received, a large one waits for its receiver
- *   calls       of a communicator that does not block, operations are put on their stream by a thread that each call makes, and the first of them
- *               waits there until all ranks have come; of one that blocks, the call does so itself. One split off another one shares its
- *               connections and its flag of abort
- *   abort       operations under way end as if all were well, and tell the other side so: it takes what lies in the ring. In a group that is all
- *               of it, and what follows comes with the group's end
- *   ending      frees page-locked memory: waits until nothing is on the device, and calls of the driver about memory wait for that
- *   misuse      two threads in one communicator, and one that is used after its end, stop the process with a word
- * WHAT IS NOT   other types than u8, i32, i64, f32, f64; communicators that share nothing with the one that they are split off.
+ *   bytes       go through a ring of shared memory for each way from one rank to another, a few of
+ *               them at a time: a small send ends before it is received, a large one waits for its
+ *               receiver
+ *   calls       of a communicator that does not block, operations are put on their stream by a
+ *               thread that each call makes, and the first of them waits there until all ranks have
+ *               come; of one that blocks, the call does so itself. One split off another one shares
+ *               its connections and its flag of abort
+ *   abort       operations under way end as if all were well, and tell the other side so: it takes
+ *               what lies in the ring. In a group that is all of it, and what follows comes with
+ *               the group's end
+ *   ending      frees page-locked memory: waits until nothing is on the device, and calls of the
+ *               driver about memory wait for that
+ *   misuse      two threads in one communicator, and one that is used after its end, stop the
+ *               process with a word
+ * WHAT IS NOT   other types than u8, i32, i64, f32, f64; communicators that share nothing with the
+ * one that they are split off.
  *
- *   FAKE_NCCL_GATE=FILE   while there is such a file, calls that put an operation on a stream wait in the call; an abort ends that
+ *   FAKE_NCCL_GATE=FILE   while there is such a file, calls that put an operation on a stream wait
+ *                         in the call; an abort ends that
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -48,7 +55,7 @@ enum {
 };
 enum kind { SEND, RECV, ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER };
 
-/* ------------------------------------------------------------------------------------------------ what ranks share */
+/* --------------------------------------------------------------------- what ranks share */
 
 struct ring { /* bytes from one rank to another */
     _Atomic uint64_t put, taken;
@@ -140,7 +147,7 @@ static bool await(const struct resources *shared, _Atomic uint32_t *come, uint32
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ on the device */
+/* ------------------------------------------------------------------------ on the device */
 
 /* One operation: a piece for each other rank, and one of each. */
 struct operation {
@@ -318,7 +325,7 @@ static bool operation_run(void *user)
     return over;
 }
 
-/* ------------------------------------------------------------------------------------------------ calls */
+/* -------------------------------------------------------------------------------- calls */
 
 struct call {
     struct fake_comm *comm;
@@ -476,7 +483,7 @@ static int operate(struct fake_comm *comm, const struct operation *wanted, CUstr
     return call_go(&call);
 }
 
-/* ------------------------------------------------------------------------------------------------ what is exported */
+/* --------------------------------------------------------------------- what is exported */
 
 EXPORT int ncclGetVersion(int *version)
 {

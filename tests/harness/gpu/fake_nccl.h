@@ -1,4 +1,7 @@
-/* What fake_nccl.c exports beside NCCL's own names, and NCCL's types as far as device/cuda/comm.c gives them. */
+/*
+ * What fake_nccl.c exports beside NCCL's own names, and NCCL's types as far as device/cuda/comm.c
+ * gives them.
+ */
 #ifndef TESTS_HARNESS_GPU_FAKE_NCCL_H
 #define TESTS_HARNESS_GPU_FAKE_NCCL_H
 
@@ -29,7 +32,10 @@ struct fake_nccl_config {
 /* Of the driver without a GPU: on that stream, fn(user) until it says that it is over. It must not wait. */
 typedef void (*fake_stream_poll_fn)(CUstream stream, bool (*fn)(void *user), void *user);
 void fake_stream_poll(CUstream stream, bool (*fn)(void *user), void *user);
-/* Of the same: frees memory of the host, that is, waits until nothing is on the device; calls about memory wait meanwhile. */
+/*
+ * Of the same: frees memory of the host, that is, waits until nothing is on the device; calls about
+ * memory wait meanwhile.
+ */
 void fake_host_free(void);
 
 /* How many threads were made for calls. */

@@ -1,6 +1,7 @@
 /*
- * The device: one thread that takes the first operation of each stream in turn. An operation that has to wait stays where it is. While
- * some stream waits the thread looks every few microseconds; while there is nothing to do it sleeps.
+ * The device: one thread that takes the first operation of each stream in turn. An operation that
+ * has to wait stays where it is. While some stream waits the thread looks every few microseconds;
+ * while there is nothing to do it sleeps.
  */
 #include "tests/harness/gpu/fake_calls.h"
 
@@ -67,7 +68,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* ------------------------------------------------------------------------------------------------ lists of operations */
+/* ------------------------------------------------------------------ lists of operations */
 
 void fake_ops_push(struct fake_ops *ops, const struct fake_op *op)
 {
@@ -108,7 +109,7 @@ void fake_exec_destroy(struct fake_exec *exec)
     free(exec);
 }
 
-/* ------------------------------------------------------------------------------------------------ operations */
+/* --------------------------------------------------------------------------- operations */
 
 static void *pointer(uint64_t address)
 {
@@ -300,7 +301,7 @@ static void stream_run(struct fake_stream *stream)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the thread */
+/* --------------------------------------------------------------------------- the thread */
 
 static bool run_all(void)
 {
@@ -352,7 +353,7 @@ static void device_start(void)
     (void)pthread_detach(thread);
 }
 
-/* ------------------------------------------------------------------------------------------------ streams */
+/* ------------------------------------------------------------------------------ streams */
 
 void fake_stream_add(struct fake_stream *stream)
 {

@@ -1,4 +1,7 @@
-/* Work on the fake driver's streams: copies, words, functions of the host, streams and events. fake_run.c does it. */
+/*
+ * Work on the fake driver's streams: copies, words, functions of the host, streams and events.
+ * fake_run.c does it.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +10,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* ------------------------------------------------------------------------------------------------ work */
+/* --------------------------------------------------------------------------------- work */
 
 static CUresult put(CUstream to, const struct fake_op *op)
 {
@@ -208,7 +211,7 @@ EXPORT void fake_stream_poll(CUstream stream, bool (*fn)(void *user), void *user
     (void)fake_put(stream, &op); /* NCCL's operations are not captured */
 }
 
-/* ------------------------------------------------------------------------------------------------ streams */
+/* ------------------------------------------------------------------------------ streams */
 
 CUresult fake_cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
 {
@@ -265,7 +268,7 @@ CUresult fake_cuStreamSynchronize(CUstream stream)
     return lost ? fake_lost_error() : CUDA_SUCCESS;
 }
 
-/* ------------------------------------------------------------------------------------------------ events */
+/* ------------------------------------------------------------------------------- events */
 
 CUresult fake_cuEventCreate(CUevent *out, unsigned flags)
 {

@@ -1,14 +1,19 @@
 /*
- * One GPU as several, or a few as more: a libcuda.so.1 in front of the driver's own, so that what runs on several devices can be run, with real kernels,
- * words and copies, where there are fewer. Each part has a share of its GPU's memory; the multiprocessors belong to all parts of a GPU at once, and what
- * is a copy between two of them stays within it. So it shows that something is right, and what it costs besides; never how fast so many GPUs are.
+ * One GPU as several, or a few as more: a libcuda.so.1 in front of the driver's own, so that what
+ * runs on several devices can be run, with real kernels, words and copies, where there are fewer.
+ * Each part has a share of its GPU's memory; the multiprocessors belong to all parts of a GPU at
+ * once, and what is a copy between two of them stays within it. So it shows that something is
+ * right, and what it costs besides; never how fast so many GPUs are.
  *
- *   SPLIT_CUDA_DEVICES=4              parts, dealt in turns to all GPUs that the driver shows: of three on two, 0 and 2 are of the first one
+ *   SPLIT_CUDA_DEVICES=4              parts, dealt in turns to all GPUs that the driver shows: of
+ *                                     three on two, 0 and 2 are of the first one
  *   SPLIT_CUDA_DRIVER=/..libcuda.so.1 the driver's own; needed
- *   SPLIT_CUDA_CONNECTIONS=8          hardware queues of each process; 32 as ever without. The processes of one GPU share what it has
+ *   SPLIT_CUDA_CONNECTIONS=8          hardware queues of each process; 32 as ever without. The
+ *                                     processes of one GPU share what it has
  *
- * Processes take turns on a GPU by the millisecond, unless NVIDIA's multi-process service runs beside them. CUDA_VISIBLE_DEVICES counts GPUs and not
- * parts. Libraries that find the driver by themselves (cuBLAS) get the driver's own functions: contexts are real ones.
+ * Processes take turns on a GPU by the millisecond, unless NVIDIA's multi-process service runs
+ * beside them. CUDA_VISIBLE_DEVICES counts GPUs and not parts. Libraries that find the driver by
+ * themselves (cuBLAS) get the driver's own functions: contexts are real ones.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -57,7 +62,7 @@ static size_t parts_of_one(void)
     return (size_t)((part_count() + gpu_count() - 1) / gpu_count());
 }
 
-/* ------------------------------------------------------------------------------------------------ devices */
+/* ------------------------------------------------------------------------------ devices */
 
 /* The driver reads it in cuInit. */
 static CUresult split_cuInit(unsigned flags)
@@ -132,7 +137,7 @@ static CUresult split_cuDeviceCanAccessPeer(int *out, CUdevice part, CUdevice pe
     return CUDA_SUCCESS;
 }
 
-/* ------------------------------------------------------------------------------------------------ contexts and memory */
+/* ------------------------------------------------------------------ contexts and memory */
 
 static CUresult split_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice part)
 {
@@ -150,7 +155,10 @@ static CUresult split_cuCtxGetCurrent(CUcontext *out)
     return real.cuCtxGetCurrent(out);
 }
 
-/* All parts of a GPU that a process opens are one context, which the driver would refuse as its own peer, and refuses the second time. */
+/*
+ * All parts of a GPU that a process opens are one context, which the driver would refuse as its own
+ * peer, and refuses the second time.
+ */
 static CUresult split_cuCtxEnablePeerAccess(CUcontext context, unsigned flags)
 {
     CUcontext current = NULL;
@@ -215,7 +223,7 @@ static CUresult split_cuMemGetInfo(size_t *out_free, size_t *out_total)
     return result;
 }
 
-/* ------------------------------------------------------------------------------------------------ what is exported */
+/* --------------------------------------------------------------------- what is exported */
 
 #define SPLIT_FUNCTIONS(XX)           \
     XX(cuInit)                        \
@@ -270,7 +278,10 @@ static get_address_fn driver_open(void)
     return opened;
 }
 
-/* Of libraries that are not ours the caller's address is in a shared object: all of Plasmon's is in the program. */
+/*
+ * Of libraries that are not ours the caller's address is in a shared object: all of Plasmon's is in
+ * the program.
+ */
 static bool asked_by_a_library(const void *caller)
 {
     Dl_info of, program;

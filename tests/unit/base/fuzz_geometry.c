@@ -1,6 +1,7 @@
 /*
- * Geometry that a peer sent: a shape, a view of it, a view of that view. Whatever passes the checks must then go through
- * every operation without overflow (the undefined-behaviour sanitizer watches) and keep its promises.
+ * Geometry that a peer sent: a shape, a view of it, a view of that view. Whatever passes the checks
+ * must then go through every operation without overflow (the undefined-behaviour sanitizer watches)
+ * and keep its promises.
  */
 #include "base/box.h"
 

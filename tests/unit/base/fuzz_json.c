@@ -1,4 +1,7 @@
-/* Whatever text goes in, a JSON string comes out: quoted, no control characters, every backslash a known escape. */
+/*
+ * Whatever text goes in, a JSON string comes out: quoted, no control characters, every backslash a
+ * known escape.
+ */
 #include "base/str.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /*
- * Boxes against the truth: a box is a set of index vectors, so each operation is compared with the same operation on
- * explicit sets, over a grid small enough to enumerate. Seeded; a failure prints the seed.
+ * Boxes against the truth: a box is a set of index vectors, so each operation is compared with the
+ * same operation on explicit sets, over a grid small enough to enumerate. Seeded; a failure prints
+ * the seed.
  */
 #include "tests/harness/test.h"
 

@@ -1,6 +1,7 @@
 /*
- * The copy walk against a copy element by element, and its runs against the definition of "as long as possible": list the
- * elements of the box in C order and join neighbours that touch in both buffers.
+ * The copy walk against a copy element by element, and its runs against the definition of "as long
+ * as possible": list the elements of the box in C order and join neighbours that touch in both
+ * buffers.
  */
 #include "tests/harness/test.h"
 

@@ -228,7 +228,10 @@ TEST(as_many_descriptors_as_allowed_arrive_in_order_and_closed_on_exec)
     pl_fd_close(&ends[1]);
 }
 
-/* A message of `length` bytes and `fd_count` descriptors to a receiver that allows 4 bytes and 2 descriptors. */
+/*
+ * A message of `length` bytes and `fd_count` descriptors to a receiver that allows 4 bytes and 2
+ * descriptors.
+ */
 static plasmon_status_t send_to_a_small_receiver(size_t length, unsigned fd_count)
 {
     int fds[5]     = {STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, STDIN_FILENO, STDIN_FILENO};

@@ -1,4 +1,7 @@
-/* Two nodes that a folder in the place of sysfs tells of: node 0 has the first processor that the test may use, node 1 the second (if it may use two). */
+/*
+ * Two nodes that a folder in the place of sysfs tells of: node 0 has the first processor that the
+ * test may use, node 1 the second (if it may use two).
+ */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -102,7 +105,10 @@ TEST(a_process_that_has_none_of_them_stays_where_it_is)
     tree_end();
 }
 
-/* What this machine says of its memory is asked of the real system: its first node has number 0 where there is one. */
+/*
+ * What this machine says of its memory is asked of the real system: its first node has number 0
+ * where there is one.
+ */
 TEST(what_is_near_a_device_and_what_is_not_is_said)
 {
     static char memory[64 * 4096] __attribute__((aligned(4096)));

@@ -158,7 +158,10 @@ static void few_looks(struct pl_shape shape, struct pl_box part, uint64_t most)
 
 TEST(few_are_looked_at)
 {
-    /* Tiles of a matrix; where their sides are powers of 2 none goes over its cell. One row of the tiles would be 64. */
+    /*
+     * Tiles of a matrix; where their sides are powers of 2 none goes over its cell. One row of the
+     * tiles would be 64.
+     */
     few_looks((struct pl_shape){.ndim = 2, .dim = {64 * 5, 64 * 3}},
               (struct pl_box){.ndim = 2, .count = {5, 3}}, 16);
     few_looks((struct pl_shape){.ndim = 2, .dim = {64 * 8, 64 * 16}},

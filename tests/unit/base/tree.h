@@ -1,4 +1,7 @@
-/* A folder of the test's own in the place of /sys or /: what a machine or a container says of itself, as files. One at a time. */
+/*
+ * A folder of the test's own in the place of /sys or /: what a machine or a container says of
+ * itself, as files. One at a time.
+ */
 #ifndef TESTS_UNIT_BASE_TREE_H
 #define TESTS_UNIT_BASE_TREE_H
 

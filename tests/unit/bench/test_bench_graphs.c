@@ -1,6 +1,7 @@
 /*
- * The six graphs of `plasmon bench graphs`, as far as they can be looked at without a GPU: hand-written streams order what they must,
- * the C texts give what fp64 gives, the CUDA texts compile, and the comparison finds what is wrong.
+ * The six graphs of `plasmon bench graphs`, as far as they can be looked at without a GPU:
+ * hand-written streams order what they must, the C texts give what fp64 gives, the CUDA texts
+ * compile, and the comparison finds what is wrong.
  */
 #include <math.h>
 
@@ -184,7 +185,10 @@ static double path_of(const struct graphs_definition *definition, double each)
     return path;
 }
 
-/* IMG has depth 6, HITS three kernels in each of five iterations, ML seven in its longer branch with the last. */
+/*
+ * IMG has depth 6, HITS three kernels in each of five iterations, ML seven in its longer branch
+ * with the last.
+ */
 TEST(the_critical_path_is_the_depth_of_a_graph_whose_kernels_take_one_second)
 {
     ASSERT_TRUE(fabs(path_of(&graphs_vec, 1) - 2) < 1e-9);

@@ -1,6 +1,7 @@
 /*
- * The lists by which hand-written graphs run on several devices: whoever reads has the newest content on its device, and of two
- * operations that touch the same cell of a device, one writing, the later waits for the earlier.
+ * The lists by which hand-written graphs run on several devices: whoever reads has the newest
+ * content on its device, and of two operations that touch the same cell of a device, one writing,
+ * the later waits for the earlier.
  */
 #include "base/alloc.h"
 #include "bench/graphs/multi_plan.h"
@@ -245,7 +246,10 @@ TEST(runs_in_flight_wait_for_who_is_in_the_way_in_the_run_before)
     }
 }
 
-/* MUL's copies of x write what the last run's products on that device read: without the waits for the run before, that is seen. */
+/*
+ * MUL's copies of x write what the last run's products on that device read: without the waits for
+ * the run before, that is seen.
+ */
 TEST(runs_in_flight_that_do_not_wait_for_the_run_before_are_noticed)
 {
     struct graphs_graph graph;
@@ -301,7 +305,10 @@ TEST(on_one_two_and_four_devices_everybody_reads_the_newest_and_waits_for_who_is
     }
 }
 
-/* The check above can fail: CG on two devices without one of its first waits. (Some are implied by others, through a third queue.) */
+/*
+ * The check above can fail: CG on two devices without one of its first waits. (Some are implied by
+ * others, through a third queue.)
+ */
 TEST(a_wait_that_is_left_out_of_a_list_is_noticed)
 {
     struct graphs_graph graph;

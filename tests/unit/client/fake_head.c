@@ -31,7 +31,7 @@ struct fake_head {
 #define EPOCH  0x1111111111111111ull
 #define CLIENT 0x2222222222222222ull
 
-/* ------------------------------------------------------------------------------------------------ out */
+/* ---------------------------------------------------------------------------------- out */
 
 static void send_locked(struct fake_head *head, Plasmon__V1__HeadFrame *frame,
                         bool numbered)
@@ -126,7 +126,7 @@ void fake_head_drop(struct fake_head *head, bool forget)
     pthread_mutex_unlock(&head->mutex);
 }
 
-/* ------------------------------------------------------------------------------------------------ in */
+/* ----------------------------------------------------------------------------------- in */
 
 static void resend_one(void *user, const uint8_t *bytes, size_t length)
 {
@@ -350,7 +350,7 @@ static void on_status(void *user, struct rpc_unary *call, const uint8_t *bytes,
     rpc_unary_reply(call, buffer, out_length);
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 static const struct rpc_method methods[] = {
     {.path = "/plasmon.v1.Plasmon/Session", .accept = on_accept},

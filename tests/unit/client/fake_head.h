@@ -1,6 +1,7 @@
 /*
- * A head without a cluster, in the test's process: real gRPC over a Unix socket, the real wire. It takes frames, writes down
- * what came, and does what the test says: grants credit, ends tasks, answers, drops the connection.
+ * A head without a cluster, in the test's process: real gRPC over a Unix socket, the real wire. It
+ * takes frames, writes down what came, and does what the test says: grants credit, ends tasks,
+ * answers, drops the connection.
  *
  * Threads: the fake has a loop of its own; everything here may be called from the test's thread.
  */

@@ -1,4 +1,7 @@
-/* put and get by messages, and the calls around them: what goes over the wire, and what comes back into the caller's memory. */
+/*
+ * put and get by messages, and the calls around them: what goes over the wire, and what comes back
+ * into the caller's memory.
+ */
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -1,5 +1,6 @@
 /*
- * What doctor says of a status that the test makes up: where chains end that go through copies for spilling, and devices that have no worker.
+ * What doctor says of a status that the test makes up: where chains end that go through copies for
+ * spilling, and devices that have no worker.
  */
 #include "client/client_int.h"
 #include "client/doctor.h"
@@ -20,7 +21,10 @@ static char *words(const char *literal)
     return (char *)(uintptr_t)literal;
 }
 
-/* Device 0 has launches 1 to 4: a kernel, a spill, a restore and the copy that wants it; the first alone was sent. */
+/*
+ * Device 0 has launches 1 to 4: a kernel, a spill, a restore and the copy that wants it; the first
+ * alone was sent.
+ */
 static void begin(void)
 {
     plasmon__v1__status_reply__init(&reply);
@@ -136,7 +140,10 @@ static unsigned lines_with(const char *said, const char *words)
     return count;
 }
 
-/* Where no task of a client is among the oldest, the head's own launches are told, and spills have a part of their own. */
+/*
+ * Where no task of a client is among the oldest, the head's own launches are told, and spills have
+ * a part of their own.
+ */
 TEST(a_spill_is_listed_once)
 {
     begin();

@@ -1,8 +1,9 @@
 /*
- * A private cluster with real daemons: bytes and tasks go round, and nothing is left behind however the client ends.
+ * A private cluster with real daemons: bytes and tasks go round, and nothing is left behind however
+ * the client ends.
  *
- * The test makes itself the reaper of orphans (PR_SET_CHILD_SUBREAPER), so that every daemon that outlives its parent becomes its
- * child: "all gone" is then waitpid() saying that there is none.
+ * The test makes itself the reaper of orphans (PR_SET_CHILD_SUBREAPER), so that every daemon that
+ * outlives its parent becomes its child: "all gone" is then waitpid() saying that there is none.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* What another client is yet to make: a ref that was looked up is pending, ready or failed as the head says it is, whenever it says so. */
+/*
+ * What another client is yet to make: a ref that was looked up is pending, ready or failed as the
+ * head says it is, whenever it says so.
+ */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,4 +1,7 @@
-/* The batch of operations: every byte that the hand-written encoder makes is what protobuf-c would read and write. */
+/*
+ * The batch of operations: every byte that the hand-written encoder makes is what protobuf-c would
+ * read and write.
+ */
 #include "base/alloc.h"
 #include "client/frame.h"
 #include "tests/harness/test.h"

@@ -1,6 +1,7 @@
 /*
- * Who waits in this library hears of the end of the session, whatever for and however it ends: the table of waits in docs/failure.md. A head that
- * never answers, and then has forgotten the session, or is gone for good.
+ * Who waits in this library hears of the end of the session, whatever for and however it ends: the
+ * table of waits in docs/failure.md. A head that never answers, and then has forgotten the session,
+ * or is gone for good.
  */
 #include <poll.h>
 #include <pthread.h>

@@ -464,7 +464,10 @@ TEST(readiness_agrees_with_a_model_that_looks_at_every_element)
     ASSERT_TRUE(most > 100);
 }
 
-/* Watches of random parts, random writes of three kinds that end and fail in any order: who is not told yet has to wait. */
+/*
+ * Watches of random parts, random writes of three kinds that end and fail in any order: who is not
+ * told yet has to wait.
+ */
 TEST(who_waits_is_told_as_soon_as_it_is_decided)
 {
     enum { N = 24, STEPS = 80, RUNS = 300, WATCHES = 12 };

@@ -312,8 +312,8 @@ TEST(a_wrong_token_is_refused)
 }
 
 /*
- * rpc_stream_send goes through here (see CMakeLists.txt). Once, it answers as it does when the stream's end came first, and
- * `closed` is on its way.
+ * rpc_stream_send goes through here (see CMakeLists.txt). Once, it answers as it does when the
+ * stream's end came first, and `closed` is on its way.
  */
 static _Atomic bool send_late;
 plasmon_status_t __real_rpc_stream_send(struct rpc_stream *stream, uint8_t *buffer,

@@ -16,7 +16,10 @@
 #define CHUNK_BYTES (1u << 20)
 #define SECOND_NS   1000000000ull
 
-/* One CPU device with a chunk of results (at 0), one that clients write (behind it), and two of results that lie side by side. */
+/*
+ * One CPU device with a chunk of results (at 0), one that clients write (behind it), and two of
+ * results that lie side by side.
+ */
 #define CHUNKS 4u
 
 struct fake_store {
@@ -191,8 +194,8 @@ TEST(a_sealed_buffer_is_pinned_where_it_lies)
 }
 
 /*
- * Seals when somebody was seen to try to pin it, for a pin is set before the state is looked at; or, since that is a moment which can be
- * missed, after a while.
+ * Seals when somebody was seen to try to pin it, for a pin is set before the state is looked at;
+ * or, since that is a moment which can be missed, after a while.
  */
 static void *seal_when_tried(void *user)
 {
@@ -306,7 +309,10 @@ TEST(a_buffer_that_spans_chunks_is_one_piece)
     end(&store, &shared);
 }
 
-/* The store is another thread here; the chunk that clients write it gives as it is, and so needs no descriptor for that. */
+/*
+ * The store is another thread here; the chunk that clients write it gives as it is, and so needs no
+ * descriptor for that.
+ */
 TEST(a_program_without_descriptors_is_told_so_and_may_go_on_when_it_has_some)
 {
     struct fake_store store;
@@ -440,7 +446,7 @@ TEST(a_store_that_is_gone_is_said_to_be)
     shared_finish(&shared);
 }
 
-/* ------------------------------------------------------------------------------------------ a store that is silent */
+/* --------------------------------------------------------------- a store that is silent */
 
 static int place_listen(const char *path)
 {

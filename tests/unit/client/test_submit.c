@@ -1,4 +1,7 @@
-/* Wrong calls fail at submit, with a text that says what is wrong; right ones reach the head as they were meant. */
+/*
+ * Wrong calls fail at submit, with a text that says what is wrong; right ones reach the head as
+ * they were meant.
+ */
 #include "tests/unit/client/calls.h"
 #include "tests/unit/client/fake_head.h"
 

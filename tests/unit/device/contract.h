@@ -1,10 +1,10 @@
 /*
- * What every device must do, whatever it is made of: one suite, run on CPU devices (test_device_cpu.c) and on a GPU
- * (tests/gpu/test_device_cuda.c). An executable defines `contract_kind` and links the contract_*.c files, whose tests
- * register themselves.
+ * What every device must do, whatever it is made of: one suite, run on CPU devices
+ * (test_device_cpu.c) and on a GPU (tests/gpu/test_device_cuda.c). An executable defines
+ * `contract_kind` and links the contract_*.c files, whose tests register themselves.
  *
- * A gate is a word that the host opens: a stream that waits for it stands still until then, so that a test can look at
- * what has not happened yet without sleeping.
+ * A gate is a word that the host opens: a stream that waits for it stands still until then, so that
+ * a test can look at what has not happened yet without sleeping.
  */
 #ifndef TESTS_UNIT_DEVICE_CONTRACT_H
 #define TESTS_UNIT_DEVICE_CONTRACT_H
@@ -33,9 +33,15 @@ struct contract {
     uint64_t *words;
 };
 
-/* Skips the test when there is no device of that kind. Do not call it before a fork() whose child uses the device. */
+/*
+ * Skips the test when there is no device of that kind. Do not call it before a fork() whose child
+ * uses the device.
+ */
 void contract_open(struct contract *contract);
-/* The same with words that the caller shares with another process: `words_fd` is a memfd of contract_words_bytes(). */
+/*
+ * The same with words that the caller shares with another process: `words_fd` is a memfd of
+ * contract_words_bytes().
+ */
 void contract_open_sharing(struct contract *contract, int words_fd);
 size_t contract_words_bytes(void);
 void contract_close(struct contract *contract);

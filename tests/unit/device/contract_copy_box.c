@@ -1,7 +1,7 @@
 /*
- * Copies of boxes against the obvious loop. Shapes are random in 1 to 5 dimensions, and some are picked so that each of a
- * GPU's ways (little, one run, 2D, 3D, a few calls, the kernel in each width) is taken. Every byte of the target is compared, those that
- * must not change too.
+ * Copies of boxes against the obvious loop. Shapes are random in 1 to 5 dimensions, and some are
+ * picked so that each of a GPU's ways (little, one run, 2D, 3D, a few calls, the kernel in each
+ * width) is taken. Every byte of the target is compared, those that must not change too.
  */
 #include "tests/unit/device/contract.h"
 
@@ -99,7 +99,10 @@ static int64_t random_up_to(uint64_t *io_seed, int64_t max)
     return (int64_t)(test_random(io_seed) % (uint64_t)(max + 1));
 }
 
-/* A frame that holds the box, with 0 to `slack` elements around it on each side; often none, so that rows merge. */
+/*
+ * A frame that holds the box, with 0 to `slack` elements around it on each side; often none, so
+ * that rows merge.
+ */
 static void frame_around(const struct pl_box *box, uint32_t d, int64_t slack,
                          struct pl_box *frame, uint64_t *io_seed)
 {

@@ -1,4 +1,7 @@
-/* Recorded work: it runs at each launch and not before, in order with its stream, and can be changed while it runs. */
+/*
+ * Recorded work: it runs at each launch and not before, in order with its stream, and can be
+ * changed while it runs.
+ */
 #include <string.h>
 
 #include "tests/unit/device/contract.h"
@@ -208,7 +211,10 @@ TEST(an_exec_changes_for_later_launches_only)
     contract_close(&c);
 }
 
-/* A CPU device says so at once, a GPU where it cannot: either way the exec is what it was, or is recorded anew. */
+/*
+ * A CPU device says so at once, a GPU where it cannot: either way the exec is what it was, or is
+ * recorded anew.
+ */
 TEST(items_may_be_named_on_every_device)
 {
     struct pl_err err        = {.status = PLASMON_OK};

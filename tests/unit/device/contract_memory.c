@@ -70,9 +70,12 @@ TEST(a_chunk_keeps_its_bytes_while_only_its_descriptor_is_held)
     contract_close(&c);
 }
 
-/* ------------------------------------------------------------------------------------------------ two chunks side by side */
+/* -------------------------------------------------------------- two chunks side by side */
 
-/* As chunks of an arena lie: what begins in one and ends in the next is one piece of memory. Ends with the border, in c.range. */
+/*
+ * As chunks of an arena lie: what begins in one and ends in the next is one piece of memory. Ends
+ * with the border, in c.range.
+ */
 static struct device_ptr border_open(struct contract *c)
 {
     struct device_ptr border;

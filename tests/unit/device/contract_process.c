@@ -1,6 +1,7 @@
 /*
- * Two processes and one memory. The child is forked before either touches a device (a driver does not survive fork), so
- * each opens its own. What passes between them are descriptors over a socket, and words in shared memory.
+ * Two processes and one memory. The child is forked before either touches a device (a driver does
+ * not survive fork), so each opens its own. What passes between them are descriptors over a socket,
+ * and words in shared memory.
  *
  * A child's assertions end it with a message; its parent sees the status.
  */
@@ -234,7 +235,10 @@ TEST_ALONE(memory_outlives_its_killed_maker)
     contract_close(&c);
 }
 
-/* A stream of another process that waits is released by a plain store and a wake, as the store does for the dead. */
+/*
+ * A stream of another process that waits is released by a plain store and a wake, as the store does
+ * for the dead.
+ */
 static void waiter(struct pair *pair)
 {
     struct contract c;

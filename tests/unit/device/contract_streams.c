@@ -136,8 +136,9 @@ TEST(words_that_go_in_together_keep_their_order)
 }
 
 /*
- * `other` produces into one line, `stream` consumes it; each round's wait is enqueued before the signal it waits for. If a
- * wait let go early, or a signal overtook its fill, a line of the log would hold another round's bytes.
+ * `other` produces into one line, `stream` consumes it; each round's wait is enqueued before the
+ * signal it waits for. If a wait let go early, or a signal overtook its fill, a line of the log
+ * would hold another round's bytes.
  */
 static void log_rounds(struct contract *c, struct device_ptr line, struct device_ptr log)
 {

@@ -1,8 +1,10 @@
 /*
- * A libcuda.so.1 that answers as the test wants: no GPU is needed to see what becomes of a driver that is too old, or fails.
+ * A libcuda.so.1 that answers as the test wants: no GPU is needed to see what becomes of a driver
+ * that is too old, or fails.
  *
- *   STUB_CUDA="cuInit=100 cuDevicePrimaryCtxRetain=2"   these calls answer so; the others with success
- *                                                       .. and "attribute20=3": that attribute is 3, others are 1
+ *   STUB_CUDA="cuInit=100 cuDevicePrimaryCtxRetain=2"   these calls answer so; the others with
+ *                                                       success .. and "attribute20=3": that
+ *                                                       attribute is 3, others are 1
  *   STUB_CUDA_WITHOUT="cuGraphInstantiateWithFlags"     the driver has no such function
  *   STUB_CUDA_VERSION="11040"                           and it is for this version of CUDA
  *   STUB_CUDA_DEVICES="0"                               so many devices; 1 without
@@ -156,7 +158,10 @@ EXPORT CUresult cuDriverGetVersion(int *out)
     return CUDA_SUCCESS;
 }
 
-/* In the header cuGetProcAddress is a macro for another name in some versions; this one is what Plasmon asks for. */
+/*
+ * In the header cuGetProcAddress is a macro for another name in some versions; this one is what
+ * Plasmon asks for.
+ */
 EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **out, int version,
                                     cuuint64_t flags,
                                     CUdriverProcAddressQueryResult *out_found);

@@ -1,6 +1,6 @@
 /*
- * What stands in for NCCL on CPU devices: teams of several processes' devices, here in one process. Nobody is through before all have come; what
- * dies is not noticed; an abort ends what waits.
+ * What stands in for NCCL on CPU devices: teams of several processes' devices, here in one process.
+ * Nobody is through before all have come; what dies is not noticed; an abort ends what waits.
  */
 #include <string.h>
 #include <time.h>

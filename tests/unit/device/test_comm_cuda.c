@@ -1,6 +1,7 @@
 /*
- * Communicators of a CUDA device over an NCCL without a GPU (tests/harness/gpu/fake_nccl.c), which stops a process that uses one by two threads: opening
- * never waits in a call for a peer, operations cost no thread, and what waits for a peer that does not come can be ended.
+ * Communicators of a CUDA device over an NCCL without a GPU (tests/harness/gpu/fake_nccl.c), which
+ * stops a process that uses one by two threads: opening never waits in a call for a peer,
+ * operations cost no thread, and what waits for a peer that does not come can be ended.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -182,7 +183,10 @@ TEST(a_pair_moves_bytes_in_order)
     close_all(2);
 }
 
-/* What connects has been done when it is open; then a call only enqueues. And the watcher may ask all the time. */
+/*
+ * What connects has been done when it is open; then a call only enqueues. And the watcher may ask
+ * all the time.
+ */
 TEST(an_operation_makes_no_thread_and_may_be_watched)
 {
     struct pl_err err = {.status = PLASMON_OK};
@@ -354,7 +358,10 @@ TEST(a_peer_that_dies_before_a_team_is_connected_holds_nobody)
     abandon(true);
 }
 
-/* Operations that nobody meets end as if they had been met: who aborts has marked before that nothing of them is believed. */
+/*
+ * Operations that nobody meets end as if they had been met: who aborts has marked before that
+ * nothing of them is believed.
+ */
 TEST(an_abort_ends_what_is_under_way)
 {
     test_set_timeout(DEADLINE_S);
@@ -369,8 +376,8 @@ TEST(an_abort_ends_what_is_under_way)
 }
 
 /*
- * What is freed waits until nothing is on the device, and copies wait for that: so whoever ends a communicator beside other work cuts it first, and
- * goes on.
+ * What is freed waits until nothing is on the device, and copies wait for that: so whoever ends a
+ * communicator beside other work cuts it first, and goes on.
  */
 TEST(a_communicator_that_is_cut_holds_no_call_about_the_device)
 {

@@ -1,7 +1,9 @@
 /*
- * A machine without a GPU that works: no driver, one that is too old, one that fails. Each has a status of its own and says what to do.
+ * A machine without a GPU that works: no driver, one that is too old, one that fails. Each has a
+ * status of its own and says what to do.
  *
- * The driver is a stub (stub_cuda.c) that was loaded before: the loader takes a library by its name only once.
+ * The driver is a stub (stub_cuda.c) that was loaded before: the loader takes a library by its name
+ * only once.
  */
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-/* The contract on a CPU device, and what only CPU devices do: launches of C functions, accounting, guard pages. */
+/*
+ * The contract on a CPU device, and what only CPU devices do: launches of C functions, accounting,
+ * guard pages.
+ */
 #include "tests/unit/device/contract.h"
 
 #include "base/clock.h"
@@ -14,7 +17,7 @@
 
 const enum device_kind contract_kind = DEVICE_CPU;
 
-/* ------------------------------------------------------------------------------------------------ launches */
+/* ----------------------------------------------------------------------------- launches */
 
 struct append_args {
     uint32_t *log;
@@ -225,8 +228,9 @@ static int compare_u64(const void *a, const void *b)
 }
 
 /*
- * A sleeper looks again by itself every 50 ms at the latest, which would hide a wake that goes astray. So let it sleep long
- * enough to be at that, and see that it wakes much sooner than it would have. The median, because machines are busy.
+ * A sleeper looks again by itself every 50 ms at the latest, which would hide a wake that goes
+ * astray. So let it sleep long enough to be at that, and see that it wakes much sooner than it
+ * would have. The median, because machines are busy.
  */
 TEST(a_signal_wakes_a_stream_that_has_long_slept)
 {
@@ -249,7 +253,7 @@ TEST(a_signal_wakes_a_stream_that_has_long_slept)
     contract_close(&c);
 }
 
-/* ------------------------------------------------------------------------------------------------ memory */
+/* ------------------------------------------------------------------------------- memory */
 
 static void open_small(struct device **out_device, bool guard_pages, uint64_t chunks)
 {
@@ -388,7 +392,7 @@ TEST(a_read_only_descriptor_maps_read_only)
     device_close(device);
 }
 
-/* ------------------------------------------------------------------------------------------------ the world says no */
+/* -------------------------------------------------------------------- the world says no */
 
 static plasmon_status_t use_everything(void)
 {

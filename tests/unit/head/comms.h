@@ -1,6 +1,7 @@
 /*
- * A head whose workers have NCCL, for tests of what goes by it: the commands to workers are decoded, and of pairs and teams they are kept; what workers say is
- * made up. All devices are of one host.
+ * A head whose workers have NCCL, for tests of what goes by it: the commands to workers are
+ * decoded, and of pairs and teams they are kept; what workers say is made up. All devices are of
+ * one host.
  */
 #ifndef TESTS_UNIT_HEAD_COMMS_H
 #define TESTS_UNIT_HEAD_COMMS_H

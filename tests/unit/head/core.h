@@ -4,14 +4,20 @@
 
 #include "head/core.h"
 
-/* For a struct head_ops: what a test does not look at goes to these. Numbers, not random, are the same in every run. */
+/*
+ * For a struct head_ops: what a test does not look at goes to these. Numbers, not random, are the
+ * same in every run.
+ */
 void core_drop_frame(void *user, uint64_t session, const uint8_t *body, size_t length);
 void core_drop_command(void *user, uint32_t device, const uint8_t *body, size_t length);
 void core_drop_fence(void *user, uint32_t device);
 void core_drop_end(void *user, uint64_t session);
 void core_drop_spill(void *user, const char *host, const struct head_spill_op *op);
 uint64_t core_count_up(void *user);
-/* What the head sends is a body; this is the frame, with a header, that the decoders of wire/ take. In the arena. */
+/*
+ * What the head sends is a body; this is the frame, with a header, that the decoders of wire/ take.
+ * In the arena.
+ */
 uint8_t *core_frame(struct wire_arena *arena, const uint8_t *body, size_t *io_length);
 
 extern uint32_t core_commands; /* that went to workers, ever */
@@ -30,7 +36,10 @@ uint64_t core_client(struct head_core *core);
 /* The worker of a device says that a launch has failed. */
 void core_fail(struct head_core *core, uint32_t device, uint64_t seq,
                plasmon_status_t status, const char *text);
-/* Task `id` of that client on a device: ref 0 makes an array of f32 with these sides as ref id + 100, another ref is read. */
+/*
+ * Task `id` of that client on a device: ref 0 makes an array of f32 with these sides as ref id +
+ * 100, another ref is read.
+ */
 void core_submit(struct head_core *core, uint64_t session, uint64_t id, uint32_t device,
                  uint64_t ref, uint64_t *dim, size_t ndim);
 

@@ -1,4 +1,7 @@
-/* Whatever a namespaces file holds, it is understood or refused, and what is understood keeps the promises of the header. */
+/*
+ * Whatever a namespaces file holds, it is understood or refused, and what is understood keeps the
+ * promises of the header.
+ */
 #include "head/namespaces.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * What a collective becomes: how many launches on which device, what each copies and waits for, when results are shown, and that it fails as
- * one. The head alone; its workers never report.
+ * What a collective becomes: how many launches on which device, what each copies and waits for,
+ * when results are shown, and that it fails as one. The head alone; its workers never report.
  */
 #include "head/core_int.h"
 #include "tests/harness/test.h"
@@ -43,7 +43,10 @@ static void make_members(uint32_t count, uint64_t elements)
     }
 }
 
-/* Task 50 (51, ..) on members 101, ..; results are refs 201, .. of so many elements, or with elements 0 the members. */
+/*
+ * Task 50 (51, ..) on members 101, ..; results are refs 201, .. of so many elements, or with
+ * elements 0 the members.
+ */
 static void collective(uint32_t kind, uint32_t op, uint32_t members, uint32_t results,
                        uint64_t elements, const uint32_t *places)
 {
@@ -303,7 +306,10 @@ TEST(all_reading_launches_have_smaller_numbers_than_those_that_write_the_members
     check_reads_before_writes(1 << 20);
 }
 
-/* What is still being gathered serves the next one segment by segment, for it fails as a whole: neither lands anything. */
+/*
+ * What is still being gathered serves the next one segment by segment, for it fails as a whole:
+ * neither lands anything.
+ */
 TEST(all_reduces_in_a_row_read_where_the_results_will_lie)
 {
     begin();
@@ -632,7 +638,10 @@ TEST(members_that_all_devices_reduce_come_to_a_host_once)
     end();
 }
 
-/* To be reduced there are two segments a host, of four members; and of the reduced ones the four of others. */
+/*
+ * To be reduced there are two segments a host, of four members; and of the reduced ones the four of
+ * others.
+ */
 TEST(reduced_segments_come_to_a_host_once)
 {
     enum { HOSTS = 3, SEGMENT = 10 };

@@ -1,6 +1,7 @@
 /*
- * Launches that must not go on, and who is blamed for a death: the head alone, with one device whose worker is this test. What the head
- * would send is decoded and written down: `sent` has "2:run 3:skip ..", `told` has "7:ok 8:ETIMELIMIT ..".
+ * Launches that must not go on, and who is blamed for a death: the head alone, with one device
+ * whose worker is this test. What the head would send is decoded and written down: `sent` has
+ * "2:run 3:skip ..", `told` has "7:ok 8:ETIMELIMIT ..".
  */
 #include <string.h>
 
@@ -80,8 +81,8 @@ static const struct head_ops ops = {.client_frame   = client_frame,
                                     .random64       = core_count_up};
 
 /*
- * The worker's incarnation says hello: enqueued up to there, of which [first, first + count) are not done; of these [still, still + spared)
- * have not begun.
+ * The worker's incarnation says hello: enqueued up to there, of which [first, first + count) are
+ * not done; of these [still, still + spared) have not begun.
  */
 static void hello_sparing(uint32_t incarnation, uint64_t enqueued, uint64_t first,
                           uint64_t count, uint64_t still, uint64_t spared)
@@ -167,7 +168,10 @@ static void frame_send(const Plasmon__V1__ClientFrame *frame)
     head_core_flush(head.core);
 }
 
-/* A task with id `id` that makes ref id + 100 (ref 0) or changes ref `ref`, and reads ref `reads` if that is not 0. */
+/*
+ * A task with id `id` that makes ref id + 100 (ref 0) or changes ref `ref`, and reads ref `reads`
+ * if that is not 0.
+ */
 static void submit(uint64_t id, uint64_t ref, uint64_t reads)
 {
     Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;

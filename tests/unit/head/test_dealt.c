@@ -1,9 +1,11 @@
 /*
- * Arrays that are dealt over the devices stay so: a program names its parts one after the other, and that the device with the first
- * ones has the longer queue until the others were named is no reason to move anything.
+ * Arrays that are dealt over the devices stay so: a program names its parts one after the other,
+ * and that the device with the first ones has the longer queue until the others were named is no
+ * reason to move anything.
  *
- * The program is VEC of `plasmon bench graphs --part multi`: of each part of two arrays a square, then one number of both squares, in
- * 16 parts of 40 MB, on GPUs that nobody has. What is not a task is a transfer.
+ * The program is VEC of `plasmon bench graphs --part multi`: of each part of two arrays a square,
+ * then one number of both squares, in 16 parts of 40 MB, on GPUs that nobody has. What is not a
+ * task is a transfer.
  */
 #include "base/base.h"
 #include "head/core_int.h"
@@ -134,7 +136,7 @@ static void finish_all(void)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ the program */
+/* -------------------------------------------------------------------------- the program */
 
 struct use {
     uint64_t ref;
@@ -191,7 +193,10 @@ static void make_whole(uint64_t ref)
     send(&task);
 }
 
-/* Inputs are made where a person would have them. Nobody waits for that: device 0, which made zeros too, has the longer queue. */
+/*
+ * Inputs are made where a person would have them. Nobody waits for that: device 0, which made zeros
+ * too, has the longer queue.
+ */
 static void make_arrays(void)
 {
     for (uint64_t ref = INPUT; ref < ARRAYS; ref++) {
@@ -291,7 +296,10 @@ TEST(and_in_a_recorded_graph)
     }
 }
 
-/* One device gathers all that the others made; who updates a part then stays with it, though that device has the longest queue. */
+/*
+ * One device gathers all that the others made; who updates a part then stays with it, though that
+ * device has the longest queue.
+ */
 TEST(what_is_gathered_on_one_device_is_dealt_still)
 {
     for (size_t i = 0; i < PL_COUNT(counts); i++) {
@@ -320,8 +328,9 @@ TEST(what_is_gathered_on_one_device_is_dealt_still)
 }
 
 /*
- * What is made of a part may be much smaller than it, and soon brought elsewhere. It stays with the part all the same, however long the queue is that the
- * parts of one device make: the other device is as busy with its own.
+ * What is made of a part may be much smaller than it, and soon brought elsewhere. It stays with the
+ * part all the same, however long the queue is that the parts of one device make: the other device
+ * is as busy with its own.
  */
 TEST(what_is_made_of_parts_stays_with_them)
 {

@@ -1,6 +1,7 @@
 /*
- * A node is drained onto another one that is full: the head alone, with a device of 1 MiB on each of the nodes "a" (drained) and "b", for values of
- * 64 KiB. The test says what the workers have done, and the store.
+ * A node is drained onto another one that is full: the head alone, with a device of 1 MiB on each
+ * of the nodes "a" (drained) and "b", for values of 64 KiB. The test says what the workers have
+ * done, and the store.
  */
 #include <string.h>
 
@@ -195,7 +196,10 @@ TEST(replicas_of_a_full_node_go_for_it)
     ASSERT_EQ(head_spill_free(core, head_device_at(core, B)), 0);
     make(31, 4, A);
     settle();
-    /* 12 values are to go to b, which has 8 of its own and 8 replicas: of these, no more is dropped than is of no use. */
+    /*
+     * 12 values are to go to b, which has 8 of its own and 8 replicas: of these, no more is dropped
+     * than is of no use.
+     */
     ASSERT_EQ(drain(DEADLINE_MS).objects_left, 4);
     ASSERT_EQ(lost_after_the_end(101, 108) + lost_after_the_end(111, 118), 0);
     end();

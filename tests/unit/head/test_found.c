@@ -1,4 +1,7 @@
-/* What one client looks up while another one's tasks are yet to make it: it is told how that ends, once, and it counts for nothing else. */
+/*
+ * What one client looks up while another one's tasks are yet to make it: it is told how that ends,
+ * once, and it counts for nothing else.
+ */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,7 @@
-/* The parts of an array that a box meets: those that a look at all parts finds, in their order, whether there are few or many. */
+/*
+ * The parts of an array that a box meets: those that a look at all parts finds, in their order,
+ * whether there are few or many.
+ */
 #include "head/core_int.h"
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"

@@ -1,5 +1,6 @@
 /*
- * Recorded graphs in the head alone: where a recording is cut, what its workers are told, when they are told again and when to forget.
+ * Recorded graphs in the head alone: where a recording is cut, what its workers are told, when they
+ * are told again and when to forget.
  *
  * What the head sends to a worker is kept, decoded, in `told`; launches are reported done by hand.
  */
@@ -19,7 +20,7 @@
 
 static struct pl_err err;
 
-/* ------------------------------------------------------------------------------------------------ the world */
+/* ---------------------------------------------------------------------------- the world */
 
 struct told {
     uint32_t device;
@@ -129,7 +130,7 @@ static void world_end(struct world *world)
     forget_told();
 }
 
-/* ------------------------------------------------------------------------------------------------ the client */
+/* --------------------------------------------------------------------------- the client */
 
 static Plasmon__V1__Shape shape_of_16 = {
     .base  = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__shape__descriptor),
@@ -149,8 +150,8 @@ static void send(struct world *world, Plasmon__V1__Task *task)
 }
 
 /*
- * y := f(x) on a device; y from GRAPH_REF on is made by its first use. x 0: no input. mode of y: OUT, INOUT or REDUCE. graph 0: it
- * runs.
+ * y := f(x) on a device; y from GRAPH_REF on is made by its first use. x 0: no input. mode of y:
+ * OUT, INOUT or REDUCE. graph 0: it runs.
  */
 static void call(struct world *world, uint64_t graph, uint32_t device, uint32_t mode,
                  uint64_t y, bool fresh, uint64_t x)
@@ -273,7 +274,7 @@ static void all_done(struct world *world)
     head_core_flush(world->core);
 }
 
-/* ------------------------------------------------------------------------------------------------ what was told */
+/* ------------------------------------------------------------------------ what was told */
 
 /* Segments of a device, in the order in which it was told them; NULL past the end. */
 static const Plasmon__V1__GraphPart *segment(uint32_t device, uint32_t number)
@@ -351,7 +352,7 @@ static uint32_t freed_graphs(uint32_t device)
         ASSERT_TRUE(part_->last);                                      \
     } while (0)
 
-/* ------------------------------------------------------------------------------------------------ cutting */
+/* ------------------------------------------------------------------------------ cutting */
 
 TEST(one_device_is_one_segment_and_one_launch)
 {
@@ -536,7 +537,10 @@ TEST(who_only_writes_over_what_was_read_is_not_waiting_for_a_result)
     world_end(&world);
 }
 
-/* Of many tasks that come by one message: the first one for each device that is idle, then up to the 4th, 4 more, and the rest. */
+/*
+ * Of many tasks that come by one message: the first one for each device that is idle, then up to
+ * the 4th, 4 more, and the rest.
+ */
 TEST(a_device_begins_while_later_tasks_of_a_frame_are_being_placed)
 {
     enum { TASKS = 12 };
@@ -579,7 +583,10 @@ TEST(a_device_begins_while_later_tasks_of_a_frame_are_being_placed)
     world_end(&world);
 }
 
-/* Two devices work on their own, then each on what the other one made: the first step of both goes before what comes behind is started. */
+/*
+ * Two devices work on their own, then each on what the other one made: the first step of both goes
+ * before what comes behind is started.
+ */
 TEST(each_idle_device_begins_as_soon_as_its_first_step_is_started)
 {
     static const uint32_t device[] = {0, 1};
@@ -767,7 +774,7 @@ TEST(a_recorded_reader_of_another_part_folds_not_between_partial_results_before_
     world_end(&world);
 }
 
-/* ------------------------------------------------------------------------------------------------ nodes */
+/* -------------------------------------------------------------------------------- nodes */
 
 TEST(independent_chains_are_branches_and_a_join_waits_for_the_ends)
 {
@@ -865,7 +872,7 @@ TEST(a_long_recording_is_told_in_parts)
     world_end(&world);
 }
 
-/* ------------------------------------------------------------------------------------------------ life */
+/* --------------------------------------------------------------------------------- life */
 
 TEST(a_worker_that_began_anew_is_told_before_its_launches)
 {
@@ -956,7 +963,7 @@ TEST(a_graph_outlives_a_device_of_its_plan)
     world_end(&world);
 }
 
-/* ------------------------------------------------------------------------------------------------ components */
+/* --------------------------------------------------------------------------- components */
 
 static uint32_t graph_launches(uint32_t device)
 {
@@ -1082,7 +1089,10 @@ TEST(calls_that_write_parts_of_one_array_stay_together)
     world_end(&world);
 }
 
-/* Recorded in graph 7: one half of y, which has `elements` and is made by its first use, is written on device 0. */
+/*
+ * Recorded in graph 7: one half of y, which has `elements` and is made by its first use, is written
+ * on device 0.
+ */
 static void write_half(struct world *world, uint64_t y, uint64_t elements, uint64_t half)
 {
     Plasmon__V1__Shape shape = PLASMON__V1__SHAPE__INIT;
@@ -1158,8 +1168,8 @@ static void overwrite_half(struct world *world, uint64_t graph, uint32_t device,
     send(world, &task);
 }
 
-#define UNKNOWN \
-    WIRE_FUNCTION_FIRST /* which nobody has defined: a call of it fails at once */
+/* which nobody has defined: a call of it fails at once */
+#define UNKNOWN WIRE_FUNCTION_FIRST
 
 /* Overwrites one half of y, then updates all of it; as a graph, or call by call. */
 static void overwrite_and_update(struct world *world, uint64_t graph)
@@ -1531,7 +1541,10 @@ TEST(a_checkpoint_of_graphs_with_any_bit_changed_is_taken_or_refused)
     world_end(&world);
 }
 
-/* The library looks for it, too; a client that is none of ours may not. There would be no edge between the two. */
+/*
+ * The library looks for it, too; a client that is none of ours may not. There would be no edge
+ * between the two.
+ */
 TEST(a_launch_on_one_array_for_two_of_which_one_is_written_is_refused)
 {
     Plasmon__V1__GraphBinding bind = PLASMON__V1__GRAPH_BINDING__INIT, *list[] = {&bind};

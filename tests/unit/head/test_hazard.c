@@ -1,4 +1,7 @@
-/* Whose success a reader depends on, of those that write one buffer: the tasks here are no more than their uses of it. */
+/*
+ * Whose success a reader depends on, of those that write one buffer: the tasks here are no more
+ * than their uses of it.
+ */
 #include <plasmon/plasmon.h>
 
 #include <string.h>

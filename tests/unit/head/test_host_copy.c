@@ -1,6 +1,7 @@
 /*
- * Copies between objects and memory of a client's host: where they go, in which order, and when the client is told. The head alone, with a
- * device on host "a", two on host "b", and a client on either. `sent` has "device:seq:kind@offset ..", `told` has "7:ok 8:EWORKER ..".
+ * Copies between objects and memory of a client's host: where they go, in which order, and when the
+ * client is told. The head alone, with a device on host "a", two on host "b", and a client on
+ * either. `sent` has "device:seq:kind@offset ..", `told` has "7:ok 8:EWORKER ..".
  */
 #include <string.h>
 
@@ -271,7 +272,10 @@ TEST(a_copy_that_was_sent_is_told_when_it_is_over_and_not_when_its_input_failed)
     submit(5, GET, 101, NULL, 0);
     submit(6, GET, 101, NULL, 0);
     report(0, 2, PLASMON_EFUNCTION);
-    /* 3 and 4 may be writing; 5 took the place of 2; 6 was not sent, and never will be anything but a number. */
+    /*
+     * 3 and 4 may be writing; 5 took the place of 2; 6 was not sent, and never will be anything but
+     * a number.
+     */
     ASSERT_STR(take(&head.told), "1:ok 2:EFUNCTION 5:EDEPENDENCY 6:EDEPENDENCY ");
     ASSERT_STR(take(&head.sent), "0:5:skip ");
     report(0, 3, PLASMON_OK);

@@ -7,7 +7,7 @@
 #include "tests/harness/lone_machine.h"
 #include "tests/harness/test.h"
 
-/* ------------------------------------------------------------------------------------------------ a machine alone */
+/* ---------------------------------------------------------------------- a machine alone */
 
 static struct head_machine *machine_create(void)
 {
@@ -90,7 +90,7 @@ static void define(struct head_machine *machine, uint64_t session, const char *n
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ records */
+/* ------------------------------------------------------------------------------ records */
 
 TEST(a_record_of_each_type_is_read_as_it_was_written)
 {
@@ -211,7 +211,7 @@ TEST(a_machine_made_from_the_records_is_the_same)
     head_machine_destroy(other);
 }
 
-/* ------------------------------------------------------------------------------------------------ checkpoints */
+/* -------------------------------------------------------------------------- checkpoints */
 
 static const uint8_t *checkpoint(struct head_machine *machine, size_t *out_length)
 {

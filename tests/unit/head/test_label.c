@@ -1,4 +1,7 @@
-/* The label of a value is that of what wrote it, in every way in which a value is written, and for as long as it is there. */
+/*
+ * The label of a value is that of what wrote it, in every way in which a value is written, and for
+ * as long as it is there.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -75,7 +78,7 @@ static void end(void)
     wire_arena_finish(&arena);
 }
 
-/* ------------------------------------------------------------------------------------------------ what a client sends */
+/* ------------------------------------------------------------------ what a client sends */
 
 static uint64_t dim_of_8             = 8;
 static Plasmon__V1__Shape shape_of_8 = {
@@ -234,7 +237,7 @@ static void all_done(void)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ what people see */
+/* ---------------------------------------------------------------------- what people see */
 
 static Plasmon__V1__ListReply list(const char *label)
 {
@@ -296,7 +299,7 @@ static uint32_t texts(void)
     return count;
 }
 
-/* ------------------------------------------------------------------------------------------------ tests */
+/* -------------------------------------------------------------------------------- tests */
 
 TEST(a_value_has_the_label_of_the_put_or_call_that_wrote_it)
 {
@@ -747,7 +750,7 @@ TEST(who_has_no_memory_is_told_nothing_of_other_namespaces)
     end();
 }
 
-/* ------------------------------------------------------------------------------------------------ checkpoints */
+/* -------------------------------------------------------------------------- checkpoints */
 
 static struct head_bytes saved_of(struct head_core *from)
 {

@@ -365,7 +365,10 @@ static struct head_core *shadowed(uint64_t shadow_bytes, uint64_t *out_session)
     return core;
 }
 
-/* Another worker of device 0, which finds launches up to `enqueued`, and of these `first` .. unfinished; `untouched` (0: none) has not begun. */
+/*
+ * Another worker of device 0, which finds launches up to `enqueued`, and of these `first` ..
+ * unfinished; `untouched` (0: none) has not begun.
+ */
 static void comes_back(struct head_core *core, uint64_t enqueued, uint64_t first,
                        uint64_t untouched)
 {
@@ -399,7 +402,10 @@ static void comes_back(struct head_core *core, uint64_t enqueued, uint64_t first
     head_core_check(core);
 }
 
-/* On device 0: what was put as 1 is to be updated in place with 2, when 2 has been updated in place: launches 4 and 3. */
+/*
+ * On device 0: what was put as 1 is to be updated in place with 2, when 2 has been updated in
+ * place: launches 4 and 3.
+ */
 static struct head_core *two_updates(uint64_t *out_session)
 {
     const struct arg args[] = {{.mode = PLASMON__V1__MODE__MODE_INOUT, .ref = 1},
@@ -535,8 +541,8 @@ static bool comes_after(const struct head_task *task, const struct head_task *be
 }
 
 /*
- * What is given back is not there yet: a launch is to write all of it, and another one a part of that again. Who runs again comes after both, and depends on
- * both.
+ * What is given back is not there yet: a launch is to write all of it, and another one a part of
+ * that again. Who runs again comes after both, and depends on both.
  */
 TEST(a_launch_that_is_run_again_waits_for_those_that_make_what_it_was_to_update)
 {
@@ -570,7 +576,7 @@ TEST(a_launch_that_is_run_again_waits_for_those_that_make_what_it_was_to_update)
     finish(core);
 }
 
-/* ------------------------------------------------------------------------------ what had begun to be written over */
+/* ---------------------------------------------------- what had begun to be written over */
 
 struct kind {
     uint32_t kind;
@@ -594,7 +600,10 @@ static struct head_task *start(struct head_core *core, struct head_buffer *buffe
     return head_task_start(core, &launch);
 }
 
-/* A launch reads what the one behind it writes over in place; their worker dies with both of them enqueued. May the first one be done again? */
+/*
+ * A launch reads what the one behind it writes over in place; their worker dies with both of them
+ * enqueued. May the first one be done again?
+ */
 static bool is_done_again(const struct kind *reader, const struct kind *writer)
 {
     static const struct kind other = {.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN};
@@ -656,7 +665,10 @@ TEST(what_a_copy_in_place_had_to_wait_for_is_done_again)
     ASSERT_TRUE(!is_done_again(&copy, &function));
 }
 
-/* Calls of the other hosts read a put; that of "b" is not over when its client updates the put in place where it lies. */
+/*
+ * Calls of the other hosts read a put; that of "b" is not over when its client updates the put in
+ * place where it lies.
+ */
 static struct head_core *put_is_read_elsewhere(uint64_t *out_session, uint32_t hosts)
 {
     struct head_core *core = cluster(PLENTY, out_session);
@@ -690,7 +702,10 @@ TEST(a_put_that_a_call_elsewhere_reads_is_there_until_that_is_over)
     finish(core);
 }
 
-/* Where there is one more copy it may be overwritten; then that is no replica, and is not dropped for want of memory. */
+/*
+ * Where there is one more copy it may be overwritten; then that is no replica, and is not dropped
+ * for want of memory.
+ */
 TEST(a_put_that_is_overwritten_because_of_another_copy_stays_there)
 {
     uint64_t session;
@@ -706,7 +721,10 @@ TEST(a_put_that_is_overwritten_because_of_another_copy_stays_there)
     finish(core);
 }
 
-/* Its bytes are in host memory, and on their way back to a device that goes: who asked where they are is told of the next one. */
+/*
+ * Its bytes are in host memory, and on their way back to a device that goes: who asked where they
+ * are is told of the next one.
+ */
 TEST(who_waits_for_a_value_that_comes_back_to_a_device_that_goes_is_told_where_it_is)
 {
     Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
@@ -757,7 +775,10 @@ TEST(who_waits_for_a_value_that_comes_back_to_a_device_that_goes_is_told_where_i
     finish(core);
 }
 
-/* A task that is not over made what the next one was to overwrite in place, which is lost: its call is run a second time beside it. */
+/*
+ * A task that is not over made what the next one was to overwrite in place, which is lost: its call
+ * is run a second time beside it.
+ */
 static struct head_core *runs_beside(uint64_t *out_session)
 {
     const struct arg args[] = {{.mode = PLASMON__V1__MODE__MODE_INOUT, .ref = 1},
@@ -1239,7 +1260,10 @@ static uint32_t buffers_on(struct head_core *core, uint32_t device)
     return count;
 }
 
-/* What was put on "a" is read on "b" and, before that is done, updated on "a", where it may be overwritten. Then "b" dies. */
+/*
+ * What was put on "a" is read on "b" and, before that is done, updated on "a", where it may be
+ * overwritten. Then "b" dies.
+ */
 static struct head_core *read_elsewhere_and_updated(uint64_t *out_session)
 {
     struct head_core *core = shadowed(0, out_session);
@@ -1272,7 +1296,10 @@ TEST(a_put_that_another_device_still_reads_is_not_written_over)
 #endif
 }
 
-/* When nobody reads it any more, or who does is on the same device, it is updated in place, as its client has allowed. */
+/*
+ * When nobody reads it any more, or who does is on the same device, it is updated in place, as its
+ * client has allowed.
+ */
 TEST(a_put_that_nobody_reads_elsewhere_is_written_over)
 {
     uint64_t session;

@@ -302,7 +302,10 @@ TEST(names_that_are_not_asked_for_are_bounded_work_too)
     head_core_destroy(core);
 }
 
-/* Names that stay are told once, though the one at which the next page was to begin is gone, others too, and new ones have come. */
+/*
+ * Names that stay are told once, though the one at which the next page was to begin is gone, others
+ * too, and new ones have come.
+ */
 TEST(names_that_stay_are_told_once_whatever_comes_and_goes)
 {
     enum { COUNT = 1000, ROWS = 100 };

@@ -1,4 +1,7 @@
-/* The head's listener for metrics: what is answered, and that nobody who is slow, many, large or gone keeps others from it. */
+/*
+ * The head's listener for metrics: what is answered, and that nobody who is slow, many, large or
+ * gone keeps others from it.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>

@@ -1,6 +1,7 @@
 /*
- * One large object wanted by many devices, of one host and of several: from whom each gets its bytes, and what each part waits for. Many small parts wanted by one: by how many
- * launches they come.
+ * One large object wanted by many devices, of one host and of several: from whom each gets its
+ * bytes, and what each part waits for. Many small parts wanted by one: by how many launches they
+ * come.
  */
 #include "base/alloc.h"
 #include "head/core_int.h"
@@ -56,7 +57,10 @@ static const struct head_use *source_of(const struct head_task *task)
     return source;
 }
 
-/* `parts` launches of a device, from seq on, each of which copies its part from that device; producers: the launches before it that make the part. */
+/*
+ * `parts` launches of a device, from seq on, each of which copies its part from that device;
+ * producers: the launches before it that make the part.
+ */
 static void expect_parts(uint32_t device, uint64_t seq, uint64_t parts, uint32_t from,
                          uint32_t producers)
 {
@@ -73,7 +77,10 @@ static void expect_parts(uint32_t device, uint64_t seq, uint64_t parts, uint32_t
     }
 }
 
-/* An object of 16 KiB, which four devices pass on in 32 parts of 512 bytes, is made on device 0 and read by all others in turn. */
+/*
+ * An object of 16 KiB, which four devices pass on in 32 parts of 512 bytes, is made on device 0 and
+ * read by all others in turn.
+ */
 static void all_read(uint64_t id)
 {
     submit(id, 0, 64, 0);
@@ -192,7 +199,10 @@ TEST(an_object_of_a_quarter_of_the_large_ones_is_cut_when_others_follow)
     end();
 }
 
-/* Not from a device that has it copied itself, whose turn comes later, though the one that makes it has more to do. */
+/*
+ * Not from a device that has it copied itself, whose turn comes later, though the one that makes it
+ * has more to do.
+ */
 TEST(a_small_object_that_is_being_made_comes_from_its_maker)
 {
     begin(DEVICES);
@@ -209,7 +219,7 @@ TEST(a_small_object_that_is_being_made_comes_from_its_maker)
     end();
 }
 
-/* ------------------------------------------------------------------------------------------------ several hosts */
+/* ------------------------------------------------------------------------ several hosts */
 
 /* Hosts with so many devices each, which reach each other. */
 static void begin_hosts(uint32_t hosts, uint32_t devices, uint64_t chain_bytes)
@@ -241,7 +251,10 @@ static unsigned sends_of(uint32_t device)
     return count;
 }
 
-/* Its launch that receives part `part` of 32 of the 64 rows: of that part alone, from that device, behind what comes there. */
+/*
+ * Its launch that receives part `part` of 32 of the 64 rows: of that part alone, from that device,
+ * behind what comes there.
+ */
 static void expect_part(uint32_t device, uint64_t part, uint32_t from)
 {
     const struct head_task *receive = task_of(device, 1 + part);
@@ -407,11 +420,14 @@ TEST(as_long_as_too_little_is_measured_hosts_are_a_chain)
     expect_sources((const uint32_t[]){0, 0, 1, 2});
 }
 
-/* ------------------------------------------------------------------------------------------------ many small parts */
+/* --------------------------------------------------------------------- many small parts */
 
 enum { PARTS = 16, ARRAY = 101 };
 
-/* Part `part` of the array, of so many elements a part, to be written or read on a device; part PARTS: all of it. */
+/*
+ * Part `part` of the array, of so many elements a part, to be written or read on a device; part
+ * PARTS: all of it.
+ */
 static void submit_part(uint64_t id, uint32_t device, uint32_t mode, int64_t part,
                         int64_t elements)
 {

@@ -1,4 +1,7 @@
-/* What workers report of their transfers, and what becomes of it when they are replaced. What they report is made up. */
+/*
+ * What workers report of their transfers, and what becomes of it when they are replaced. What they
+ * report is made up.
+ */
 #include "head/core_int.h"
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
@@ -33,7 +36,10 @@ static void begin(void)
     come(1);
 }
 
-/* Device 1 has got `count` values of 10 bytes from device 0 since its worker was started, gets another one, and has made as many copies of its own. */
+/*
+ * Device 1 has got `count` values of 10 bytes from device 0 since its worker was started, gets
+ * another one, and has made as many copies of its own.
+ */
 static void report(uint64_t count)
 {
     Plasmon__V1__WorkerFrame frame     = PLASMON__V1__WORKER_FRAME__INIT;

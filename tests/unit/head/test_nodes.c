@@ -1,6 +1,7 @@
 /*
- * Which store the head takes a hello for (machine_nodes.c): the one whose memory it names, whatever was heard of earlier hellos and whichever
- * head, process or socket it was then. And which workers it takes for that store's.
+ * Which store the head takes a hello for (machine_nodes.c): the one whose memory it names, whatever
+ * was heard of earlier hellos and whichever head, process or socket it was then. And which workers
+ * it takes for that store's.
  */
 #include <string.h>
 
@@ -17,7 +18,7 @@ static struct {
     struct lone_machine lone;
 } world;
 
-/* ------------------------------------------------------------------------------------------------ a machine alone */
+/* ---------------------------------------------------------------------- a machine alone */
 
 static struct head_machine *machine_create(void)
 {
@@ -49,7 +50,7 @@ static void end(void)
     head_machine_destroy(world.machine);
 }
 
-/* ------------------------------------------------------------------------------------------------ who says hello */
+/* ----------------------------------------------------------------------- who says hello */
 
 static plasmon_status_t store_hello(const char *socket, uint64_t memory,
                                     struct head_outcome *out, struct pl_err *err)
@@ -105,7 +106,7 @@ static void store_lost(void)
     ASSERT_OK(head_machine_input(world.machine, &input, NULL, &err));
 }
 
-/* ------------------------------------------------------------------------------------------------ claims */
+/* ------------------------------------------------------------------------------- claims */
 
 /* No session has ever come to it: neither it nor the one that takes over what it had can show one. */
 TEST(a_store_whose_first_welcome_was_lost_is_the_one_that_comes_back)
@@ -204,7 +205,10 @@ static uint64_t unfinished(struct head_machine *machine)
     return counts.tasks;
 }
 
-/* All devices there are: what they were to do waits for the store that comes, in this head and in the next one. */
+/*
+ * All devices there are: what they were to do waits for the store that comes, in this head and in
+ * the next one.
+ */
 TEST(the_next_store_of_the_only_host_gets_what_the_last_one_took_along)
 {
     struct head_outcome outcome, worker;

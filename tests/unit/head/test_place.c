@@ -101,7 +101,10 @@ TEST(but_not_behind_a_queue)
     end();
 }
 
-/* Part number `number` of an array that is cut into rows x columns of such parts, to be written for the first time. */
+/*
+ * Part number `number` of an array that is cut into rows x columns of such parts, to be written for
+ * the first time.
+ */
 static struct head_want part(const struct pl_shape *shape, int64_t rows, int64_t columns,
                              int64_t number)
 {

@@ -1,4 +1,7 @@
-/* A put whose bytes come in pieces, and does not get all of them: it fails as its first cause was, and is over. */
+/*
+ * A put whose bytes come in pieces, and does not get all of them: it fails as its first cause was,
+ * and is over.
+ */
 #include <stdio.h>
 #include <string.h>
 

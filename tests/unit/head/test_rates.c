@@ -1,6 +1,6 @@
 /*
- * Measured rates: what reports become, when they count, which route between hosts follows from them and how often the other one is
- * tried. What workers report is made up.
+ * Measured rates: what reports become, when they count, which route between hosts follows from them
+ * and how often the other one is tried. What workers report is made up.
  */
 #include <string.h>
 
@@ -121,7 +121,7 @@ static uint64_t ns_of(uint32_t from, uint32_t to, uint64_t bytes)
     return head_rates_ns(core, head_device_at(core, from), head_device_at(core, to), bytes);
 }
 
-/* ------------------------------------------------------------------------------------------ samples */
+/* ------------------------------------------------------------------------------ samples */
 
 TEST(a_rate_is_what_moved_between_two_reports_in_the_time_in_which_some_was_under_way)
 {
@@ -226,7 +226,7 @@ TEST(reports_of_devices_that_there_are_not_and_of_no_time_make_no_figures)
     end();
 }
 
-/* ------------------------------------------------------------------------------------------ estimates */
+/* ---------------------------------------------------------------------------- estimates */
 
 TEST(figures_count_from_the_third_sample_on)
 {
@@ -245,7 +245,7 @@ TEST(figures_count_from_the_third_sample_on)
     end();
 }
 
-/* ------------------------------------------------------------------------------------------ choosing */
+/* ----------------------------------------------------------------------------- choosing */
 
 static bool by_nccl(uint64_t bytes)
 {

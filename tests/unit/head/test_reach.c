@@ -1,6 +1,6 @@
 /*
- * Ways between hosts by which nothing gets through: what workers report of them is made up, and what they are told is decoded. Three hosts of a device each,
- * or two of two and one of one.
+ * Ways between hosts by which nothing gets through: what workers report of them is made up, and
+ * what they are told is decoded. Three hosts of a device each, or two of two and one of one.
  */
 #include <stdio.h>
 #include <string.h>
@@ -263,7 +263,10 @@ static void write_half_on(uint32_t device, uint64_t id)
     head_core_flush(core);
 }
 
-/* One half is there, and the other one cannot come: no launch between that and the task is somebody's, so it is the task that fails for want of a way. */
+/*
+ * One half is there, and the other one cannot come: no launch between that and the task is
+ * somebody's, so it is the task that fails for want of a way.
+ */
 TEST(who_reads_what_is_joined_of_several_parts_cannot_get_it_either)
 {
     const struct head_task *join, *reader;
@@ -406,7 +409,7 @@ TEST(what_gets_through_again_is_chosen_again)
     end();
 }
 
-/* ---------------------------------------------------------------------------------------- two hosts of two devices */
+/* ------------------------------------------------------------- two hosts of two devices */
 
 /* Devices 0 and 1 are on host a, 2 and 3 on b, 4 on c. */
 static void begin_wide(void)
@@ -454,7 +457,10 @@ TEST(what_does_not_get_from_one_device_to_another_does_not_for_their_hosts)
     end();
 }
 
-/* A task that has no place of its own goes elsewhere at once, not to the next device of the host that cannot be reached. */
+/*
+ * A task that has no place of its own goes elsewhere at once, not to the next device of the host
+ * that cannot be reached.
+ */
 TEST(who_cannot_get_its_input_does_not_run_beside_where_it_failed)
 {
     const struct head_task *again;

@@ -1,6 +1,7 @@
 /*
- * Which buffers are retired, and when: the head alone, with two devices whose workers are this test. What it would send is written
- * down, a device each: "run:1 retire:0" are a launch and a slot.
+ * Which buffers are retired, and when: the head alone, with two devices whose workers are this
+ * test. What it would send is written down, a device each: "run:1 retire:0" are a launch and a
+ * slot.
  */
 #include <string.h>
 

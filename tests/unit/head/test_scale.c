@@ -1,7 +1,7 @@
 /*
- * What must not grow with how much there is: publishing with the names, a turn of the loop with the refs that `plasmon memory` looks at, a task with those that
- * are queued, an argument with those beside it. PLASMON_SCALE says
- * how many of these.
+ * What must not grow with how much there is: publishing with the names, a turn of the loop with the
+ * refs that `plasmon memory` looks at, a task with those that are queued, an argument with those
+ * beside it. PLASMON_SCALE says how many of these.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /*
- * What is put and is to be in two places: where the second copy goes, that it is made again, and what becomes of it under pressure. The head alone, with
- * devices of 1 MiB for values of 64 KiB; the test says what workers and stores have done.
+ * What is put and is to be in two places: where the second copy goes, that it is made again, and
+ * what becomes of it under pressure. The head alone, with devices of 1 MiB for values of 64 KiB;
+ * the test says what workers and stores have done.
  */
 #include <string.h>
 
@@ -207,7 +208,10 @@ static void done(struct head_device *by)
     flush();
 }
 
-/* Workers and stores have done all that they were asked, and what came of that; the slab is made if it can be. */
+/*
+ * Workers and stores have done all that they were asked, and what came of that; the slab is made if
+ * it can be.
+ */
 static void settle_with(plasmon_status_t slab)
 {
     bool busy = true;
@@ -259,7 +263,10 @@ static struct head_tile *tile_of(uint64_t id)
     return pl_list_first(&array_of(id)->fragments, struct head_fragment, array_link)->tile;
 }
 
-/* Where it is, each a letter, in order: 0, 1 .. a device (r behind it: a replica), A, B .. memory of the host. */
+/*
+ * Where it is, each a letter, in order: 0, 1 .. a device (r behind it: a replica), A, B .. memory
+ * of the host.
+ */
 static const char *where(uint64_t id)
 {
     static char text[64];
@@ -318,7 +325,7 @@ static void fill(uint64_t first, uint32_t device)
     }
 }
 
-/* ------------------------------------------------------------------------------------------ where it goes */
+/* ------------------------------------------------------------------------ where it goes */
 
 TEST(with_one_device_it_is_kept_in_memory_of_its_host)
 {
@@ -472,7 +479,7 @@ TEST(host_memory_that_cannot_be_made_is_no_place)
     end();
 }
 
-/* ------------------------------------------------------------------------------------------ again */
+/* -------------------------------------------------------------------------------- again */
 
 TEST(a_copy_that_was_lost_is_made_again_each_time)
 {
@@ -653,7 +660,7 @@ TEST(a_node_that_is_drained_holds_no_second_copy)
     end();
 }
 
-/* ------------------------------------------------------------------------------------------ under pressure */
+/* ----------------------------------------------------------------------- under pressure */
 
 TEST(a_copy_goes_from_a_full_device_only_to_where_it_is_as_safe)
 {
@@ -700,7 +707,7 @@ TEST(who_overwrites_it_in_place_leaves_no_copy_behind)
     end();
 }
 
-/* ------------------------------------------------------------------------------------------ a head that goes on */
+/* ------------------------------------------------------------------ a head that goes on */
 
 static void go_on(void)
 {

@@ -1,6 +1,8 @@
 /*
- * What a put with a second copy costs the head must not grow with how many there are, nor with what lies on devices and in host memory that are full, nor with how many
- * values wait for a place. Counted in steps of its searches (head_core.steps), not in time, which is only printed. PLASMON_SCALE says how many puts.
+ * What a put with a second copy costs the head must not grow with how many there are, nor with what
+ * lies on devices and in host memory that are full, nor with how many values wait for a place.
+ * Counted in steps of its searches (head_core.steps), not in time, which is only printed.
+ * PLASMON_SCALE says how many puts.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * Quotas of namespaces: what counts, what is refused, and that others are not hurt. On a head's state machine alone; tasks are never done, so what
- * is in flight stays there.
+ * Quotas of namespaces: what counts, what is refused, and that others are not hurt. On a head's
+ * state machine alone; tasks are never done, so what is in flight stays there.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /*
- * What goes to host memory, when, and what comes back: the head alone, with one device of 1 MiB for values of 64 KiB. The test says what the
- * worker has done, and the store.
+ * What goes to host memory, when, and what comes back: the head alone, with one device of 1 MiB for
+ * values of 64 KiB. The test says what the worker has done, and the store.
  */
 #include "head/core_int.h"
 #include "tests/harness/test.h"
@@ -42,7 +42,10 @@ static void end(void)
 
 static uint64_t elements = VALUE / 4; /* of what is made */
 
-/* Task `id` uses refs of this client in this mode, one after the other: each its own task of one frame. OUT makes ref `id` + 100. */
+/*
+ * Task `id` uses refs of this client in this mode, one after the other: each its own task of one
+ * frame. OUT makes ref `id` + 100.
+ */
 static void call(uint64_t id, const uint64_t *refs, size_t count, Plasmon__V1__Mode mode)
 {
     enum { MOST = 64 };
@@ -315,7 +318,10 @@ TEST(a_value_that_nobody_holds_is_not_copied_any_further)
     end();
 }
 
-/* It made way before its copy was done, and came back from there to be overwritten: who overwrites it needs that copy. */
+/*
+ * It made way before its copy was done, and came back from there to be overwritten: who overwrites
+ * it needs that copy.
+ */
 TEST(a_copy_that_a_restore_reads_is_not_cancelled)
 {
     static const uint64_t first = 101;
@@ -428,7 +434,10 @@ TEST(and_only_then_if_it_was_asked_for_so)
     end();
 }
 
-/* Reads values round and round, `rounds` times all of them, in one frame; returns how often one had to be brought back. */
+/*
+ * Reads values round and round, `rounds` times all of them, in one frame; returns how often one had
+ * to be brought back.
+ */
 static uint64_t restores_of_rounds(bool look_ahead, uint32_t values, uint32_t rounds)
 {
     uint64_t refs[64], restores;
@@ -527,7 +536,7 @@ static void assert_all_there(uint64_t first, uint64_t count)
     }
 }
 
-/* ------------------------------------------------------------------------------------------- all is full */
+/* -------------------------------------------------------------------------- all is full */
 
 /* Values until one does not fit any more; so many. */
 static uint64_t fill(uint64_t *random, bool uneven)
@@ -545,7 +554,10 @@ static uint64_t fill(uint64_t *random, bool uneven)
     }
 }
 
-/* Nothing is under way, and each value is held once: what is reported by holder is what lies in each place, to the byte. */
+/*
+ * Nothing is under way, and each value is held once: what is reported by holder is what lies in
+ * each place, to the byte.
+ */
 static void report_adds_up(void)
 {
     Plasmon__V1__StatusReply reply = PLASMON__V1__STATUS_REPLY__INIT;
@@ -590,7 +602,10 @@ static void read_one(uint64_t task, uint64_t ref)
     report_adds_up();
 }
 
-/* Each value comes back, in whatever order, when device, slab and files are full: no launch is planned beyond what the device has, and none fails. */
+/*
+ * Each value comes back, in whatever order, when device, slab and files are full: no launch is
+ * planned beyond what the device has, and none fails.
+ */
 static void all_come_back(uint64_t memory, uint64_t files, bool uneven)
 {
     uint64_t random = test_seed();
@@ -628,7 +643,7 @@ TEST(what_was_spilled_comes_back_when_host_memory_and_files_are_full)
     all_come_back(4 * VALUE, 30 * VALUE, true);
 }
 
-/* --------------------------------------------------------------------------------------- memory that comes in pieces */
+/* ---------------------------------------------------------- memory that comes in pieces */
 
 static uint64_t oldest_request(enum head_spill_kind kind)
 {
@@ -707,8 +722,9 @@ TEST(a_value_that_was_to_go_where_the_memory_ended_stays_where_it_is)
 }
 
 /*
- * Values 101 to 104 are in host memory and on the device, 105 to 112 on the device alone, when it is found that there is memory for four and no more. Two
- * places of those are kept for what comes back (spill_host.c): two of the four must not be in host memory alone.
+ * Values 101 to 104 are in host memory and on the device, 105 to 112 on the device alone, when it
+ * is found that there is memory for four and no more. Two places of those are kept for what comes
+ * back (spill_host.c): two of the four must not be in host memory alone.
  */
 static void begin_with_more_copied_than_may_stay(void)
 {
@@ -730,7 +746,10 @@ static void begin_with_more_copied_than_may_stay(void)
     ASSERT_TRUE(copied(101) && copied(104) && !copied(105));
 }
 
-/* The room that 101 needs to be in host memory alone is made by dropping copies, of which its own is the oldest: then it must be copied anew. */
+/*
+ * The room that 101 needs to be in host memory alone is made by dropping copies, of which its own
+ * is the oldest: then it must be copied anew.
+ */
 TEST(a_value_whose_copy_went_for_its_own_room_is_not_dropped)
 {
     begin_with_more_copied_than_may_stay();
@@ -763,7 +782,7 @@ TEST(what_is_in_host_memory_alone_leaves_the_room_for_what_comes_back)
     end();
 }
 
-/* --------------------------------------------------------------------------------------- who waits for what */
+/* ------------------------------------------------------------------- who waits for what */
 
 /* What is said of the first copy of this kind that was not sent; it lives until the next call. */
 static const Plasmon__V1__TaskWait *held(const char *what)
@@ -818,7 +837,7 @@ TEST(a_copy_that_is_not_sent_says_what_it_waits_for)
     end();
 }
 
-/* ------------------------------------------------------------------------------------------- a full disk */
+/* -------------------------------------------------------------------------- a full disk */
 
 static void begin_with_files(void)
 {
@@ -826,7 +845,10 @@ static void begin_with_files(void)
         .memory_bytes = 4 * VALUE, .file_bytes = 64 * VALUE, .life = 1, .on_demand = true});
 }
 
-/* 30 values for 15 places and a slab of 4: ten are on their way to files when it is found that somebody else has filled the disk. */
+/*
+ * 30 values for 15 places and a slab of 4: ten are on their way to files when it is found that
+ * somebody else has filled the disk.
+ */
 TEST(a_value_that_has_no_place_in_any_file_stays_where_it_is)
 {
     test_expect_log(); /* that it is full */
@@ -849,7 +871,10 @@ static void pass_ms(uint64_t ms)
     head_core_check(core);
 }
 
-/* Nothing of ours is in files, so nothing that is forgotten would tell: one value is written every 10 s, at nobody's cost. */
+/*
+ * Nothing of ours is in files, so nothing that is forgotten would tell: one value is written every
+ * 10 s, at nobody's cost.
+ */
 TEST(a_disk_that_was_full_is_used_again_when_others_have_made_room)
 {
     test_expect_log(); /* that it is full */
@@ -902,7 +927,10 @@ TEST(who_reads_it_finds_it_there)
     end();
 }
 
-/* One that had a direct way when it was planned: the next worker of its device has none. It fails, and nobody else does. */
+/*
+ * One that had a direct way when it was planned: the next worker of its device has none. It fails,
+ * and nobody else does.
+ */
 TEST(who_lost_the_direct_way_meanwhile_is_told_why)
 {
     uint64_t dim = VALUE / 4;
@@ -925,7 +953,10 @@ TEST(who_lost_the_direct_way_meanwhile_is_told_why)
     end();
 }
 
-/* .. on another device, too, that has no direct way to the one where it stayed: it comes back there, and goes on from there. */
+/*
+ * .. on another device, too, that has no direct way to the one where it stayed: it comes back
+ * there, and goes on from there.
+ */
 static void read_elsewhere(bool slab_is_there)
 {
     uint64_t dim = VALUE / 4;
@@ -983,7 +1014,7 @@ TEST(what_has_room_in_host_memory_comes_back_where_it_is_read)
     end();
 }
 
-/* -------------------------------------------------------------------------------- for one that finds no memory */
+/* --------------------------------------------------------- for one that finds no memory */
 
 static void starved(uint64_t seq, uint64_t bytes)
 {
@@ -1021,7 +1052,10 @@ static void relieved(plasmon_status_t status)
 
 static const uint64_t oldest_value = 101;
 
-/* Eight values; a call that uses the last one finds no memory for its scratch, and the first is to go for it. */
+/*
+ * Eight values; a call that uses the last one finds no memory for its scratch, and the first is to
+ * go for it.
+ */
 static void starve_one(void)
 {
     static const uint64_t last = 108;
@@ -1163,7 +1197,7 @@ TEST(a_spill_that_was_sent_is_done_before_its_turn)
     end();
 }
 
-/* -------------------------------------------------------------------------- for one that finds no memory, when all is full */
+/* --------------------------------------- for one that finds no memory, when all is full */
 
 static uint64_t begin_full(void)
 {
@@ -1184,7 +1218,10 @@ static uint64_t first_away(void)
     return id;
 }
 
-/* Of what came back the copy is there, too. If that goes for a launch that finds no memory, others take its room on the device: .. */
+/*
+ * Of what came back the copy is there, too. If that goes for a launch that finds no memory, others
+ * take its room on the device: ..
+ */
 TEST(what_goes_for_it_leaves_room_for_what_comes_back)
 {
     uint64_t count = begin_full(), task = 1000;
@@ -1258,7 +1295,7 @@ TEST(what_has_failed_goes_for_it_also_where_nothing_is_spilled)
     end();
 }
 
-/* ---------------------------------------------------------------------------------- what is yet to come */
+/* ------------------------------------------------------------------ what is yet to come */
 
 /* Device 0 and the store do what there is to do; device 1 does nothing. */
 static void settle_here(void)
@@ -1271,7 +1308,10 @@ static void settle_here(void)
     }
 }
 
-/* Host memory is full; a value that is in there was sent to the other device, whose worker has not said anything. Returns the launch that is to receive it. */
+/*
+ * Host memory is full; a value that is in there was sent to the other device, whose worker has not
+ * said anything. Returns the launch that is to receive it.
+ */
 static uint64_t send_and_spill(void)
 {
     uint64_t dim = VALUE / 4, received;
@@ -1309,7 +1349,10 @@ TEST(a_value_that_is_on_its_way_to_a_device_is_not_there)
     end();
 }
 
-/* The same on its way back: others, which come back after it, do not have the place of its copy before it is there. */
+/*
+ * The same on its way back: others, which come back after it, do not have the place of its copy
+ * before it is there.
+ */
 TEST(a_value_that_finds_no_room_to_come_back_stays_where_it_is)
 {
     uint64_t count = begin_full(), back = first_away(), seq;

@@ -1,6 +1,6 @@
 /*
- * Teams: all devices of an all-reduce by NCCL open a communicator under one number and have parts of one number; what each is told when it
- * breaks; and what has to make room.
+ * Teams: all devices of an all-reduce by NCCL open a communicator under one number and have parts
+ * of one number; what each is told when it breaks; and what has to make room.
  */
 #include "tests/harness/test.h"
 #include "tests/unit/head/comms.h"
@@ -279,7 +279,10 @@ TEST(those_that_wait_for_another_one_are_not_stuck)
     comms_end();
 }
 
-/* An operation that is aborted tells the others that its bytes came: nobody may abort before all have marked. */
+/*
+ * An operation that is aborted tells the others that its bytes came: nobody may abort before all
+ * have marked.
+ */
 TEST(it_is_ended_when_all_have_marked_it)
 {
     test_expect_log();

@@ -1,4 +1,7 @@
-/* Devices of the cluster: what number each gets, what goes with a host, and what a worker that comes back is told. */
+/*
+ * Devices of the cluster: what number each gets, what goes with a host, and what a worker that
+ * comes back is told.
+ */
 #include "head/core_int.h"
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
@@ -140,8 +143,8 @@ static struct {
     struct wire_arena arena;
     uint32_t commands;
     uint64_t first, last; /* of the launches; they must come without a gap */
-    uint64_t
-        freed; /* a buffer to look for, and whether its end was told before launch `last` */
+    /* a buffer to look for, and whether its end was told before launch `last` */
+    uint64_t freed;
     bool freed_first;
 } told;
 
@@ -185,7 +188,10 @@ static uint32_t come(struct head_core *core, uint32_t incarnation, uint64_t enqu
     return device;
 }
 
-/* Its session is made after its hello was taken; what went out before that would go to the worker that died. */
+/*
+ * Its session is made after its hello was taken; what went out before that would go to the worker
+ * that died.
+ */
 TEST(a_worker_that_comes_back_is_told_nothing_before_it_is_welcomed_however_much_that_is)
 {
     enum { LAUNCHES = 6000, DONE = 100 }; /* a frame takes WIRE_TASKS_MAX */

@@ -1,12 +1,14 @@
 /*
- * References are written one element at a time, without the tools of kernels/: what they share with what they test is
- * only the definition.
+ * References are written one element at a time, without the tools of kernels/: what they share with
+ * what they test is only the definition.
  *
- * Error bounds. eps is half the distance from 1 to the next number of the output's dtype. One correctly rounded operation
- * has eps |want|; functions of the math libraries get 8 eps |want|; sums, products and norms of n terms get n + 8 times
- * eps times the sum of the terms' magnitudes, which is the classical bound for any order of summation. Where the catalogue
- * computes in a wider type and rounds once, the n eps are those of the wider type. Bounds of complex numbers are on the
- * pair: an arithmetic operation has 8 eps of the result's length, a sum n + 8 eps of the sum of lengths.
+ * Error bounds. eps is half the distance from 1 to the next number of the output's dtype. One
+ * correctly rounded operation has eps |want|; functions of the math libraries get 8 eps |want|;
+ * sums, products and norms of n terms get n + 8 times eps times the sum of the terms' magnitudes,
+ * which is the classical bound for any order of summation. Where the catalogue computes in a wider
+ * type and rounds once, the n eps are those of the wider type. Bounds of complex numbers are on the
+ * pair: an arithmetic operation has 8 eps of the result's length, a sum n + 8 eps of the sum of
+ * lengths.
  */
 #include "cases_int.h"
 
@@ -66,7 +68,7 @@ void case_want_complex(struct trial *trial, uint32_t index, int64_t flat,
                  eps_count * trial_epsilon(dtype) * cabs(want) + trial_tiny(dtype));
 }
 
-/* ------------------------------------------------------------------------------------------------ the list */
+/* ----------------------------------------------------------------------------- the list */
 
 static const struct kernel_case cases[] = {
     {"noop", D(F32), 0, case_build_noop, case_expect_nothing},

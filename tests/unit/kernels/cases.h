@@ -1,6 +1,7 @@
 /*
- * For every function of the catalogue: how to call it on random arrays, and what a naive reference says comes out. One
- * list for the CPU and the GPU tests, so that no function is forgotten on either.
+ * For every function of the catalogue: how to call it on random arrays, and what a naive reference
+ * says comes out. One list for the CPU and the GPU tests, so that no function is forgotten on
+ * either.
  */
 #ifndef TESTS_KERNELS_CASES_H
 #define TESTS_KERNELS_CASES_H
@@ -26,7 +27,10 @@ void kernel_verify_svd(const struct trial *trial, const char *where);
 uint32_t kernel_case_count(void);
 const struct kernel_case *kernel_case_at(uint32_t index);
 
-/* Calls fn for `rounds` trials (PLASMON_ROUNDS: at most so many) of each dtype of each case, prepared and with expected values. */
+/*
+ * Calls fn for `rounds` trials (PLASMON_ROUNDS: at most so many) of each dtype of each case,
+ * prepared and with expected values.
+ */
 void kernel_cases_each(uint32_t rounds, uint64_t seed,
                        void (*fn)(const struct kernel_case *kase, struct trial *trial,
                                   void *user),

@@ -9,7 +9,7 @@
 
 #include "tests/harness/test.h"
 
-/* ------------------------------------------------------------------------------------------------ unary */
+/* -------------------------------------------------------------------------------- unary */
 
 void case_build_input(struct trial *trial, uint32_t dtype, double low, double high)
 {
@@ -194,7 +194,7 @@ void case_expect_scalar(struct trial *trial)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ binary */
+/* ------------------------------------------------------------------------------- binary */
 
 /* Two arrays that broadcast to the same random shape. */
 static void build_broadcast(struct trial *trial, double low, double high)
@@ -367,7 +367,7 @@ void case_expect_compare(struct trial *trial)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ into */
+/* --------------------------------------------------------------------------------- into */
 
 void case_build_into(struct trial *trial)
 {

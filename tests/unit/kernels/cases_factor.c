@@ -1,9 +1,10 @@
 /*
  * Cases of QR, singular values, eigenvalues, inverses and determinants.
  *
- * A factor is unique but for signs and for vectors of equal values, so what is checked is what defines it: its product is the
- * matrix, its vectors are orthonormal, its shape and order are as promised. The bounds are those of LAPACK's own tests (Blackford
- * and Dongarra, LAPACK Working Note 41): a residual is at most THRESHOLD max(m, n) eps times the matrix's norm, Frobenius' here.
+ * A factor is unique but for signs and for vectors of equal values, so what is checked is what
+ * defines it: its product is the matrix, its vectors are orthonormal, its shape and order are as
+ * promised. The bounds are those of LAPACK's own tests (Blackford and Dongarra, LAPACK Working Note
+ * 41): a residual is at most THRESHOLD max(m, n) eps times the matrix's norm, Frobenius' here.
  */
 #include "cases_int.h"
 
@@ -157,7 +158,7 @@ static void check_zero_below(const struct trial *trial, const char *where,
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ QR, SVD, eigh */
+/* ------------------------------------------------------------------------ QR, SVD, eigh */
 
 static void verify_qr(const struct trial *trial, const char *where)
 {
@@ -213,7 +214,10 @@ static void verify_eigh(const struct trial *trial, const char *where)
     free(t.at);
 }
 
-/* Dense; or of low rank, with columns that repeat; or zero: then vectors are not determined, and must be orthonormal still. */
+/*
+ * Dense; or of low rank, with columns that repeat; or zero: then vectors are not determined, and
+ * must be orthonormal still.
+ */
 static void build_matrix(struct trial *trial, uint32_t outputs, bool square)
 {
     int64_t most   = trial->large ? 70 : 9;
@@ -251,7 +255,7 @@ void case_build_eigh(struct trial *trial)
     trial->verify = verify_eigh;
 }
 
-/* ------------------------------------------------------------------------------------------------ inverse */
+/* ------------------------------------------------------------------------------ inverse */
 
 /* Gauss and Jordan with pivots, in extended precision. The determinant, and *out_inverse if it has one. */
 static long double invert(const struct dense *a, struct dense *out_inverse)
@@ -340,7 +344,10 @@ void case_build_determinant(struct trial *trial)
     trial_prepare(trial);
 }
 
-/* An LU factor is that of a matrix n eps |a| away, and the relative change of a determinant is the trace of a^-1 times it. */
+/*
+ * An LU factor is that of a matrix n eps |a| away, and the relative change of a determinant is the
+ * trace of a^-1 times it.
+ */
 void case_expect_determinant(struct trial *trial)
 {
     struct dense a       = dense_of(trial, 1);

@@ -1,8 +1,9 @@
 /*
  * Cases of the Fourier transforms, by the definition.
  *
- * The bound is Higham's (Accuracy and Stability of Numerical Algorithms, 2002, theorem 24.2): |got - want| is at most a small
- * multiple of log2(n) eps |want|, norms of the whole transform; and no element is farther off than the norm of all.
+ * The bound is Higham's (Accuracy and Stability of Numerical Algorithms, 2002, theorem 24.2): |got
+ * - want| is at most a small multiple of log2(n) eps |want|, norms of the whole transform; and no
+ * element is farther off than the norm of all.
  */
 #include "cases_int.h"
 
@@ -17,7 +18,10 @@
 #define LENGTH_MAX 256
 #define AXES_MAX   3
 
-/* exp(sign 2 pi i j / n). Sums over all pairs want each of them often, so those of one length an axis are kept. */
+/*
+ * exp(sign 2 pi i j / n). Sums over all pairs want each of them often, so those of one length an
+ * axis are kept.
+ */
 static long double complex unit(uint32_t axis, int64_t j, int64_t n, int sign)
 {
     static int64_t length[AXES_MAX];
@@ -76,7 +80,7 @@ static double bound_of(const struct trial *trial, const struct block *n, double 
     return 16 * logarithm * trial_epsilon(trial->array[0].arg.dtype) * sqrt(squares);
 }
 
-/* ------------------------------------------------------------------------------------------------ building */
+/* ----------------------------------------------------------------------------- building */
 
 /* Lengths that are powers of 2, products of small primes, and primes. */
 static int64_t length(struct trial *trial, int64_t most)
@@ -156,7 +160,7 @@ void case_build_irfft(struct trial *trial)
     free(real);
 }
 
-/* ------------------------------------------------------------------------------------------------ expecting */
+/* ---------------------------------------------------------------------------- expecting */
 
 void case_expect_fft(struct trial *trial)
 {

@@ -1,6 +1,6 @@
 /*
- * What the files of the cases share. build_ functions make arguments, expect_ functions the expected values; the list in
- * cases.c joins them to functions and dtypes.
+ * What the files of the cases share. build_ functions make arguments, expect_ functions the
+ * expected values; the list in cases.c joins them to functions and dtypes.
  */
 #ifndef TESTS_KERNELS_CASES_INT_H
 #define TESTS_KERNELS_CASES_INT_H
@@ -18,7 +18,10 @@ void case_want_rounded(struct trial *trial, uint32_t index, int64_t flat, double
 /* The same for complex numbers, in eps of the whole. */
 void case_want_complex(struct trial *trial, uint32_t index, int64_t flat,
                        double complex want, double eps_count);
-/* What one output of a reduction is made from: `length` elements of x from flat index `first` on, `step` apart. */
+/*
+ * What one output of a reduction is made from: `length` elements of x from flat index `first` on,
+ * `step` apart.
+ */
 struct case_lane {
     int64_t first;
     int64_t step;

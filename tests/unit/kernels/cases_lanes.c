@@ -9,7 +9,7 @@
 
 #include "tests/harness/test.h"
 
-/* ------------------------------------------------------------------------------------------------ norm, softmax */
+/* ------------------------------------------------------------------------ norm, softmax */
 
 /* Some numbers are so large and some so small that their squares are out of range. */
 void case_build_norm(struct trial *trial)
@@ -91,7 +91,10 @@ static struct case_lane own_lane(const struct trial *trial, int64_t axis, int64_
                               step, x->dim[axis]};
 }
 
-/* f32 and narrower are summed up in f32 where a device likes: n + 16 eps of f32, and the rounding to the dtype. */
+/*
+ * f32 and narrower are summed up in f32 where a device likes: n + 16 eps of f32, and the rounding
+ * to the dtype.
+ */
 static void expect_softmax_lane(struct trial *trial, struct case_lane lane)
 {
     bool logarithm  = strcmp(trial->function->name, "log_softmax") == 0;
@@ -129,7 +132,7 @@ void case_expect_softmax(struct trial *trial)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ scans */
+/* -------------------------------------------------------------------------------- scans */
 
 void case_build_scan(struct trial *trial)
 {
@@ -187,7 +190,7 @@ void case_expect_scan(struct trial *trial)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ sorting */
+/* ------------------------------------------------------------------------------ sorting */
 
 static void build_sorted(struct trial *trial, bool in_place)
 {
@@ -281,7 +284,7 @@ void case_expect_sort(struct trial *trial)
     free(row);
 }
 
-/* ------------------------------------------------------------------------------------------------ where */
+/* -------------------------------------------------------------------------------- where */
 
 void case_build_where(struct trial *trial)
 {

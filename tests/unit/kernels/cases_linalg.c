@@ -9,7 +9,7 @@
 
 #include "tests/harness/test.h"
 
-/* ------------------------------------------------------------------------------------------------ gemm_batched */
+/* ------------------------------------------------------------------------- gemm_batched */
 
 void case_build_gemm_batched(struct trial *trial)
 {
@@ -36,7 +36,10 @@ void case_build_gemm_batched(struct trial *trial)
     trial_prepare(trial);
 }
 
-/* A sum of products of terms that the caller lists: what it is, and how far a product of matrices may be off. */
+/*
+ * A sum of products of terms that the caller lists: what it is, and how far a product of matrices
+ * may be off.
+ */
 static void want_sum(struct trial *trial, int64_t flat, long double complex sum,
                      double magnitude, int64_t terms, double alpha)
 {
@@ -80,7 +83,7 @@ void case_expect_gemm_batched(struct trial *trial)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ einsum */
+/* ------------------------------------------------------------------------------- einsum */
 
 /* Operands and result of well known contractions, and of some that have to be rearranged first. */
 static const char *const contractions[][3] = {
@@ -202,7 +205,7 @@ void case_expect_einsum(struct trial *trial)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ spmv */
+/* --------------------------------------------------------------------------------- spmv */
 
 /* Rows of very different lengths, some empty; more stored elements than the rows use. */
 void case_build_spmv(struct trial *trial)
@@ -253,11 +256,12 @@ void case_expect_spmv(struct trial *trial)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ systems */
+/* ------------------------------------------------------------------------------ systems */
 
 /*
- * A diagonal that outweighs its row keeps triangles well conditioned: the condition is at most 3, so that errors of the solution are
- * some n eps of its size, and of a factor some n eps of the matrix.
+ * A diagonal that outweighs its row keeps triangles well conditioned: the condition is at most 3,
+ * so that errors of the solution are some n eps of its size, and of a factor some n eps of the
+ * matrix.
  */
 static void build_triangle(struct trial *trial, uint32_t index, int64_t n)
 {

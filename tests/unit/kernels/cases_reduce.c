@@ -9,7 +9,7 @@
 
 #include "tests/harness/test.h"
 
-/* ------------------------------------------------------------------------------------------------ reductions */
+/* --------------------------------------------------------------------------- reductions */
 
 void case_build_reduce(struct trial *trial)
 {
@@ -139,7 +139,10 @@ void case_expect_extreme(struct trial *trial)
     }
 }
 
-/* The definition, written again: a shared mistake in the constants would show in the known answers of test_kernels. */
+/*
+ * The definition, written again: a shared mistake in the constants would show in the known answers
+ * of test_kernels.
+ */
 static uint64_t mixed(uint64_t z)
 {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -168,7 +171,7 @@ void case_expect_checksum(struct trial *trial)
     trial_want_int(trial, 0, 0, (int64_t)sum);
 }
 
-/* ------------------------------------------------------------------------------------------------ products */
+/* ----------------------------------------------------------------------------- products */
 
 void case_build_dot(struct trial *trial)
 {

@@ -1,6 +1,7 @@
 /*
- * Runs trials on a device: arrays are copied to its memory, the function is enqueued on a stream, and what it left is copied
- * back into the trial. Scratch is filled with a pattern before, and checked behind its end after.
+ * Runs trials on a device: arrays are copied to its memory, the function is enqueued on a stream,
+ * and what it left is copied back into the trial. Scratch is filled with a pattern before, and
+ * checked behind its end after.
  */
 #ifndef TESTS_KERNELS_RUNNER_H
 #define TESTS_KERNELS_RUNNER_H
@@ -26,8 +27,8 @@ plasmon_status_t runner_enqueue(struct runner *runner, struct trial *trial,
                                 struct pl_err *err);
 plasmon_status_t runner_wait(struct runner *runner, struct pl_err *err);
 /*
- * The call alone, recorded: where it would be enqueued. *out_operations: what kernel_operations() says of it. A status that is not OK: of what the call
- * needs, or of recording it.
+ * The call alone, recorded: where it would be enqueued. *out_operations: what kernel_operations()
+ * says of it. A status that is not OK: of what the call needs, or of recording it.
  */
 plasmon_status_t runner_record(struct runner *runner, struct trial *trial,
                                struct device_graph *graph, struct device_exec **out_exec,

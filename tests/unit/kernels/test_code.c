@@ -1,4 +1,7 @@
-/* Code of functions that clients define: C text on a CPU device, libraries, and what NVRTC makes without a GPU. */
+/*
+ * Code of functions that clients define: C text on a CPU device, libraries, and what NVRTC makes
+ * without a GPU.
+ */
 #include "kernels/code.h"
 
 #include <dirent.h>
@@ -222,7 +225,7 @@ TEST(what_the_compiler_objects_to_is_told_by_line)
     refused(&cpu, &open_policy, &definition, PLASMON_EINVAL, "not another", "");
 }
 
-/* ------------------------------------------------------------------------------------------------ libraries */
+/* ---------------------------------------------------------------------------- libraries */
 
 TEST(a_library_of_the_folder_runs)
 {
@@ -274,7 +277,7 @@ TEST(libraries_outside_of_the_folder_are_not_opened)
     refused(&cpu, &policy, &definition, PLASMON_EPERM, "--library-dir", "");
 }
 
-/* ------------------------------------------------------------------------------------------------ NVRTC */
+/* -------------------------------------------------------------------------------- NVRTC */
 
 static const struct device_info hopper = {.kind            = DEVICE_CUDA,
                                           .compute_major   = 9,
@@ -356,7 +359,7 @@ TEST(cuda_errors_come_with_the_log)
     refused(&hopper, &open_policy, &unnamed, PLASMON_ECOMPILE, "bad", "");
 }
 
-/* ------------------------------------------------------------------------------------------------ early starts */
+/* ------------------------------------------------------------------------- early starts */
 
 /* Its first instructions are ours, whatever else stands between the brace and them. */
 static void expect_begins(const char *edited, const char *head)
@@ -475,7 +478,7 @@ TEST(text_is_made_to_begin_early_where_the_device_can)
     kernel_code_destroy(code);
 }
 
-/* ------------------------------------------------------------------------------------------------ the cache */
+/* ---------------------------------------------------------------------------- the cache */
 
 struct folder {
     char path[64];
@@ -544,7 +547,7 @@ TEST(compiled_text_is_kept_by_content_options_and_architecture)
     folder_end(&folder);
 }
 
-/* ------------------------------------------------------------------------------------------------ parameters */
+/* --------------------------------------------------------------------------- parameters */
 
 static plasmon_status_t params_check(const char *text, const char *params,
                                      struct pl_err *err)

@@ -1,6 +1,6 @@
 /*
- * The plans of cuFFT and cuSOLVER as a cache: what stays, what goes, what is told. The libraries are fakes, so this needs no GPU;
- * tests/gpu/test_kernels_cuda.c has the real ones.
+ * The plans of cuFFT and cuSOLVER as a cache: what stays, what goes, what is told. The libraries
+ * are fakes, so this needs no GPU; tests/gpu/test_kernels_cuda.c has the real ones.
  */
 #include "kernels/cuda_int.h"
 #include "kernels/cuda_plans.h"

@@ -101,7 +101,7 @@ TEST(the_same_call_gives_the_same_bits)
     kernel_cases_each(4, test_seed() + 77, run_twice, NULL);
 }
 
-/* ------------------------------------------------------------------------------------------------ random numbers */
+/* ----------------------------------------------------------------------- random numbers */
 
 TEST(philox_gives_the_published_answers)
 {
@@ -197,7 +197,7 @@ TEST(random_numbers_have_the_right_moments)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ edges */
+/* -------------------------------------------------------------------------------- edges */
 
 static struct kernel_arg array_1d(const void *data, uint32_t mode, uint32_t dtype,
                                   int64_t n)

@@ -1,5 +1,6 @@
 /*
- * kernel_run() on a CPU device: the same functions, on a stream's thread, with arguments that were copied on the way.
+ * kernel_run() on a CPU device: the same functions, on a stream's thread, with arguments that were
+ * copied on the way.
  */
 #include "cases.h"
 #include "runner.h"

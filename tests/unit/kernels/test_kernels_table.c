@@ -1,5 +1,6 @@
 /*
- * The signature table: what people read is what is checked, and wrong calls are refused with a text that helps.
+ * The signature table: what people read is what is checked, and wrong calls are refused with a text
+ * that helps.
  */
 #include "kernels/kernel_list.h"
 #include "kernels/kernels.h"
@@ -9,7 +10,7 @@
 
 #include "tests/harness/test.h"
 
-/* ------------------------------------------------------------------------------------------------ signatures */
+/* --------------------------------------------------------------------------- signatures */
 
 static uint32_t dtypes_of(const char *word, size_t length)
 {
@@ -168,7 +169,7 @@ TEST(a_misspelt_name_gets_the_nearest_one)
     ASSERT_NULL(kernel_suggest(""));
 }
 
-/* ------------------------------------------------------------------------------------------------ shapes */
+/* ------------------------------------------------------------------------------- shapes */
 
 /* "f32[2,3]"; "-" for an output that is left to the shape rule; the mode comes from the signature. */
 static struct kernel_arg_shape parse_shape(const char *text, uint32_t mode)

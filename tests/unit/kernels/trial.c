@@ -39,7 +39,7 @@ void trial_end(struct trial *trial)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ values */
+/* ------------------------------------------------------------------------------- values */
 
 bool trial_is_float(uint32_t dtype)
 {
@@ -293,7 +293,7 @@ int64_t trial_broadcast(const struct trial *trial, uint32_t index, uint32_t shap
     return result;
 }
 
-/* ------------------------------------------------------------------------------------------------ building */
+/* ----------------------------------------------------------------------------- building */
 
 int64_t trial_int(struct trial *trial, int64_t low, int64_t high)
 {
@@ -455,7 +455,7 @@ void trial_want_int(struct trial *trial, uint32_t index, int64_t flat, int64_t w
     trial->array[index].want_int[flat] = want;
 }
 
-/* ------------------------------------------------------------------------------------------------ running */
+/* ------------------------------------------------------------------------------ running */
 
 plasmon_status_t trial_run_cpu(struct trial *trial, struct pl_err *err)
 {

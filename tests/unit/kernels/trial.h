@@ -1,9 +1,10 @@
 /*
  * One call of a catalogue function on random arrays, with what should come out.
  *
- * A case (cases.h) builds the arguments and computes the expected values from the inputs, in double or int64. The arrays
- * are views of larger roots, dense or with random steps; roots are filled with a pattern, so that a write outside the view
- * is found, and so is a write to an input. The same trial runs on the CPU and on a GPU.
+ * A case (cases.h) builds the arguments and computes the expected values from the inputs, in double
+ * or int64. The arrays are views of larger roots, dense or with random steps; roots are filled with
+ * a pattern, so that a write outside the view is found, and so is a write to an input. The same
+ * trial runs on the CPU and on a GPU.
  */
 #ifndef TESTS_KERNELS_TRIAL_H
 #define TESTS_KERNELS_TRIAL_H

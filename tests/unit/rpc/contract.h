@@ -1,6 +1,6 @@
 /*
- * What every stream must do, over whatever transport: the same claims run over gRPC (test_stream.c) and over the loopback
- * (test_loopback.c). Each takes the transport.
+ * What every stream must do, over whatever transport: the same claims run over gRPC (test_stream.c)
+ * and over the loopback (test_loopback.c). Each takes the transport.
  */
 #ifndef TESTS_UNIT_RPC_CONTRACT_H
 #define TESTS_UNIT_RPC_CONTRACT_H

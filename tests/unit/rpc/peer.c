@@ -12,7 +12,7 @@
 
 #define PEER_RANK PL_RANK_CLIENT /* tests hold these while they call rpc/ */
 
-/* ------------------------------------------------------------------------------------------ ends */
+/* --------------------------------------------------------------------------------- ends */
 
 void peer_end_init(struct peer_end *end)
 {
@@ -131,7 +131,7 @@ void peer_echo(struct peer_end *end, const uint8_t *bytes, size_t length)
     ASSERT_OK(peer_send(end, bytes, length));
 }
 
-/* ------------------------------------------------------------------------------------------ pairs */
+/* -------------------------------------------------------------------------------- pairs */
 
 static plasmon_status_t pair_accept(void *user, struct rpc_stream *stream,
                                     struct pl_err *err)
@@ -293,7 +293,7 @@ void peer_pair_stop(struct peer_pair *pair)
     peer_end_finish(&pair->client);
 }
 
-/* ------------------------------------------------------------------------------------------ small things */
+/* ------------------------------------------------------------------------- small things */
 
 void peer_dir_create(char out[64])
 {

@@ -1,6 +1,7 @@
 /*
- * What the tests of rpc/ share: a pair of ends (client and server, each on a loop with a thread) over any transport, and a
- * recorder of what an end hears. Waiting is on conditions with a deadline.
+ * What the tests of rpc/ share: a pair of ends (client and server, each on a loop with a thread)
+ * over any transport, and a recorder of what an end hears. Waiting is on conditions with a
+ * deadline.
  */
 #ifndef TESTS_UNIT_RPC_PEER_H
 #define TESTS_UNIT_RPC_PEER_H

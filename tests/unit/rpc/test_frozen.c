@@ -1,6 +1,7 @@
 /*
- * A peer that is stopped (SIGSTOP) keeps its sockets open and answers nothing: only keepalive finds it, and by default it
- * stops looking after two pings on a silent stream. So the stream is silent for longer than that first.
+ * A peer that is stopped (SIGSTOP) keeps its sockets open and answers nothing: only keepalive finds
+ * it, and by default it stops looking after two pings on a silent stream. So the stream is silent
+ * for longer than that first.
  */
 #include "tests/harness/test.h"
 

@@ -313,7 +313,7 @@ TEST(a_thread_that_is_awake_asks_whether_many_things_are_under_way)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ pauses */
+/* ------------------------------------------------------------------------------- pauses */
 
 /* How many descriptors an epoll descriptor waits for. */
 static unsigned epoll_waits_for(int fd)

@@ -1,4 +1,7 @@
-/* Connections that have not said enough, between the kernel and the core: accept4() and the room, at listeners of this process. */
+/*
+ * Connections that have not said enough, between the kernel and the core: accept4() and the room,
+ * at listeners of this process.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +32,7 @@
 #define WAIT_MS  5000
 #define LONG_MS  60000u
 
-/* ------------------------------------------------------------------------------------------ what is said */
+/* ------------------------------------------------------------------------- what is said */
 
 static enum rpc_beginning begun(const char *bytes, size_t length, bool goes)
 {
@@ -90,7 +93,7 @@ TEST(who_says_much_and_asks_for_nothing_is_nobody)
     ASSERT_EQ(begun(said, length, false), RPC_BEGINS_AS_NOBODY);
 }
 
-/* ------------------------------------------------------------------------------------------ who waits */
+/* ---------------------------------------------------------------------------- who waits */
 
 struct place {
     int listener;

@@ -1,4 +1,7 @@
-/* Servers and channels: tokens, limits, addresses, unknown methods, health, unary calls, and what goes away. */
+/*
+ * Servers and channels: tokens, limits, addresses, unknown methods, health, unary calls, and what
+ * goes away.
+ */
 #include "tests/harness/test.h"
 
 #include <errno.h>
@@ -23,7 +26,7 @@ static plasmon_status_t unary(struct peer_pair *pair, const char *path, const ch
                           out, out_length, err);
 }
 
-/* ------------------------------------------------------------------------------------------ tokens */
+/* ------------------------------------------------------------------------------- tokens */
 
 TEST(a_wrong_token_is_refused_with_what_to_do)
 {
@@ -69,7 +72,7 @@ TEST(the_right_token_is_taken_and_can_be_read)
     peer_pair_stop(&pair);
 }
 
-/* ------------------------------------------------------------------------------------------ refusals and limits */
+/* ------------------------------------------------------------------ refusals and limits */
 
 TEST(a_refusal_by_accept_reaches_the_client)
 {
@@ -145,7 +148,7 @@ TEST(an_unknown_method_is_answered_at_once)
     peer_pair_stop(&pair);
 }
 
-/* ------------------------------------------------------------------------------------------ unary, health */
+/* ------------------------------------------------------------------------ unary, health */
 
 TEST(unary_calls_answer_or_fail)
 {
@@ -202,7 +205,7 @@ TEST(health_is_told_to_all)
     peer_pair_stop(&pair);
 }
 
-/* ------------------------------------------------------------------------------------------ addresses */
+/* ---------------------------------------------------------------------------- addresses */
 
 static plasmon_status_t second_server(const char *address, struct pl_err *err)
 {
@@ -279,7 +282,7 @@ TEST(bad_addresses_say_what_is_wrong)
     rpc_finish();
 }
 
-/* ------------------------------------------------------------------------------------------ nobody there */
+/* ------------------------------------------------------------------------- nobody there */
 
 static void connect_to_nothing(const char *target, const char *cause)
 {
@@ -425,7 +428,7 @@ TEST(a_server_that_comes_late_is_still_found)
     rpc_finish();
 }
 
-/* ------------------------------------------------------------------------------------------ who is taken in */
+/* ---------------------------------------------------------------------- who is taken in */
 
 /* Connects, says that and, when told so, goes. What a server takes then: its descriptor, or -1 and errno. */
 static int accepted(int listener, const char *path, const char *text, bool goes)
@@ -478,7 +481,7 @@ TEST(who_begins_as_nobody_does_that_is_served_is_not_taken_in)
     peer_dir_destroy(dir);
 }
 
-/* ------------------------------------------------------------------------------------------ somebody goes away */
+/* ------------------------------------------------------------------- somebody goes away */
 
 TEST(a_server_that_goes_away_says_so)
 {

@@ -1,5 +1,6 @@
 /*
- * Mutual TLS between a server and a channel in one process: who gets in, who does not, and that each is told why. Over TCP on loopback.
+ * Mutual TLS between a server and a channel in one process: who gets in, who does not, and that
+ * each is told why. Over TCP on loopback.
  */
 #include "tests/harness/test.h"
 
@@ -15,8 +16,9 @@
 #define PATIENCE_MS 60000u
 
 /*
- * A channel that is destroyed while the core tries to connect leaves that handshake to a thread of the core, which may not have got to it when
- * the process ends. What trust/ itself allocates is looked at in test_trust.
+ * A channel that is destroyed while the core tries to connect leaves that handshake to a thread of
+ * the core, which may not have got to it when the process ends. What trust/ itself allocates is
+ * looked at in test_trust.
  */
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)

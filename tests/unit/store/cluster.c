@@ -148,7 +148,7 @@ pid_t cluster_worker_pid(struct cluster *cluster, unsigned device, unsigned inca
     return pid;
 }
 
-/* ------------------------------------------------------------------------------------------------ clients */
+/* ------------------------------------------------------------------------------ clients */
 
 int client_connect(const struct cluster *cluster)
 {

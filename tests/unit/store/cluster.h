@@ -1,4 +1,7 @@
-/* For test_daemon.c and test_embedded.c: a bare store with fake workers in a process of its own, and what it says. */
+/*
+ * For test_daemon.c and test_embedded.c: a bare store with fake workers in a process of its own,
+ * and what it says.
+ */
 #ifndef TESTS_UNIT_STORE_CLUSTER_H
 #define TESTS_UNIT_STORE_CLUSTER_H
 
@@ -18,9 +21,15 @@ struct cluster {
 
 /* A folder with fake binaries, in PLASMON_BIN_DIR. */
 void cluster_folder(struct cluster *cluster);
-/* A store with this many CPU devices and a socket; waits until all workers are ready, unless mode is given. */
+/*
+ * A store with this many CPU devices and a socket; waits until all workers are ready, unless mode
+ * is given.
+ */
 void cluster_start(struct cluster *cluster, unsigned devices, const char *mode);
-/* Wait until it says `part`; returns the rest of that line, in static storage. Only looks at what came after `from` bytes. */
+/*
+ * Wait until it says `part`; returns the rest of that line, in static storage. Only looks at what
+ * came after `from` bytes.
+ */
 const char *cluster_wait_from(struct cluster *cluster, size_t from, const char *part);
 const char *cluster_wait(struct cluster *cluster, const char *part);
 /* SIGTERM, and the exit status. Removes the folder. */

@@ -1,8 +1,9 @@
 /*
- * A worker that has no device: it speaks the control protocol and says on standard error what it sees, for test_daemon.c and
- * test_embedded.c. $FAKE_WORKER chooses how it misbehaves.
+ * A worker that has no device: it speaks the control protocol and says on standard error what it
+ * sees, for test_daemon.c and test_embedded.c. $FAKE_WORKER chooses how it misbehaves.
  *
- *   (nothing)  makes a chunk and seals a buffer in it when the table is empty; reports what it finds otherwise
+ *   (nothing)  makes a chunk and seals a buffer in it when the table is empty; reports what it
+ *              finds otherwise
  *   exit       exits at once
  *   garbage    its first incarnation sends a broken message once it is ready
  *   stubborn   ignores SIGTERM and end of file

@@ -1,6 +1,7 @@
 /*
- * The arena against a naive model: one byte for every 256 bytes of address space. What the model says about holes, accounting and
- * alignment is checked after random histories; the seed is printed on failure.
+ * The arena against a naive model: one byte for every 256 bytes of address space. What the model
+ * says about holes, accounting and alignment is checked after random histories; the seed is printed
+ * on failure.
  */
 #include "store/arena.h"
 
@@ -278,7 +279,10 @@ TEST(take_rest_takes_what_is_free_and_nothing_else)
     for (uint64_t i = from / UNIT; i < (from + bytes) / UNIT; i++) {
         ASSERT_TRUE(model.cell[i] != CELL_NONE);
     }
-    /* Nothing of it can be had now, and all that was free before is free again when the parts are given back. */
+    /*
+     * Nothing of it can be had now, and all that was free before is free again when the parts are
+     * given back.
+     */
     for (size_t i = 0; i < parts.count; i++) {
         const struct store_arena_part *part = pl_vec_at(&parts, i);
 
@@ -456,7 +460,10 @@ TEST(every_failed_allocation_of_host_memory_leaves_the_arena_whole)
     }
 }
 
-/* The bar is a tenth of what is wanted (5 M/s), so that a busy machine or a sanitizer does not fail it; the figure is printed. */
+/*
+ * The bar is a tenth of what is wanted (5 M/s), so that a busy machine or a sanitizer does not fail
+ * it; the figure is printed.
+ */
 TEST(alloc_and_free_take_well_under_two_microseconds)
 {
     enum { LIVE = 4096, PAIRS = 1000000 };

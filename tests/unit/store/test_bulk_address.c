@@ -22,7 +22,10 @@ TEST(with_a_head_on_this_machine_nothing_leaves_it)
     ASSERT_STR(store_bulk_address(NULL, ",:,nothing", room), "none");
 }
 
-/* A documentation address: packets to it leave by the default route. Where there is none, neither is an address. */
+/*
+ * A documentation address: packets to it leave by the default route. Where there is none, neither
+ * is an address.
+ */
 TEST(of_several_heads_the_first_one_on_a_network_says)
 {
     char first[STORE_BULK_ADDRESS_BYTES];

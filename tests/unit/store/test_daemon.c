@@ -1,4 +1,7 @@
-/* The daemon with fake workers: what survives a worker, who is fenced, and what clients may and may not do. */
+/*
+ * The daemon with fake workers: what survives a worker, who is fenced, and what clients may and may
+ * not do.
+ */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -25,7 +28,10 @@ TEST(a_restarted_worker_gets_its_chunks_its_table_and_its_timeline_back)
     ASSERT_EQ(kill(cluster_worker_pid(&cluster, 0, 1), SIGKILL), 0);
     ASSERT_CONTAINS(cluster_wait(&cluster, "down: device 0 incarnation 1 status 9"),
                     "quarantined 0: killed by signal 9");
-    /* The doomed buffer (1) was freed by the store, the sealed one stands, the unwritten one is not sealed. */
+    /*
+     * The doomed buffer (1) was freed by the store, the sealed one stands, the unwritten one is not
+     * sealed.
+     */
     ASSERT_CONTAINS(cluster_wait(&cluster, "device 0 is ready: incarnation 2"),
                     "chunks 2/2 states 201 timeline 2 text written by the first");
     (void)cluster_wait(&cluster, "fake 1: peer 0 up");
@@ -130,7 +136,7 @@ TEST(a_second_sigterm_is_not_kept_waiting_by_what_lies_here_alone)
     ASSERT_EQ(cluster_end(&cluster), 0); /* sends the second one */
 }
 
-/* ------------------------------------------------------------------------------------------------ clients */
+/* ------------------------------------------------------------------------------ clients */
 
 TEST(a_client_reads_a_sealed_buffer_and_cannot_write_it)
 {

@@ -1,7 +1,9 @@
 /*
- * The embedded default: however the client, the head or the store ends, everything is gone within two seconds and nothing has a name.
+ * The embedded default: however the client, the head or the store ends, everything is gone within
+ * two seconds and nothing has a name.
  *
- * This process is the subreaper of all it starts, so "everything is gone" is waitpid() saying that there is no child left.
+ * This process is the subreaper of all it starts, so "everything is gone" is waitpid() saying that
+ * there is no child left.
  */
 #include <errno.h>
 #include <fcntl.h>

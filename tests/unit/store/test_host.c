@@ -1,4 +1,7 @@
-/* The host's memory: failure at every step of making it, what chunks are refused, readers' pages, and a queue that fills. */
+/*
+ * The host's memory: failure at every step of making it, what chunks are refused, readers' pages,
+ * and a queue that fills.
+ */
 #include "store/host.h"
 
 #include <dirent.h>

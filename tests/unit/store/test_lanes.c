@@ -1,4 +1,7 @@
-/* Lanes of a host: one a client and device, as many as a device may have, used again when they are quiet and not before. */
+/*
+ * Lanes of a host: one a client and device, as many as a device may have, used again when they are
+ * quiet and not before.
+ */
 #include "store/lanes.h"
 
 #include <fcntl.h>

@@ -1,4 +1,7 @@
-/* One end of a control socket: what the other side does not take waits in order and up to a limit, and what cannot be taken is said. */
+/*
+ * One end of a control socket: what the other side does not take waits in order and up to a limit,
+ * and what cannot be taken is said.
+ */
 #include "store/link.h"
 
 #include <dirent.h>
@@ -48,7 +51,10 @@ static plasmon_status_t send_number(uint32_t number)
     return store_link_send(&near, &message, &fd, number % 2);
 }
 
-/* Those up to `end` are there, in order, each odd one with a descriptor. Returns the first one that is not. */
+/*
+ * Those up to `end` are there, in order, each odd one with a descriptor. Returns the first one that
+ * is not.
+ */
 static uint32_t receive_numbers(uint32_t first)
 {
     struct store_control message;

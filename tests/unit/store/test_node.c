@@ -1,4 +1,7 @@
-/* The link to the head against a real gRPC server that plays the head: what is told, when it is told again, and what comes back. */
+/*
+ * The link to the head against a real gRPC server that plays the head: what is told, when it is
+ * told again, and what comes back.
+ */
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>

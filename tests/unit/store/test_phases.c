@@ -1,4 +1,7 @@
-/* Phases of a replacement: what each took, whoever wrote it and in whichever order, and what the next record keeps. */
+/*
+ * Phases of a replacement: what each took, whoever wrote it and in whichever order, and what the
+ * next record keeps.
+ */
 #include "store/phases.h"
 
 #include "tests/harness/test.h"

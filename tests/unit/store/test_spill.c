@@ -1,6 +1,7 @@
 /*
- * The store's part of spilling: the checksum is XXH64, files fill their directories in order up to the limits, a byte that changed is noticed,
- * and what is asked is done once and in order, however often it is said.
+ * The store's part of spilling: the checksum is XXH64, files fill their directories in order up to
+ * the limits, a byte that changed is noticed, and what is asked is done once and in order, however
+ * often it is said.
  */
 #include "store/spill.h"
 
@@ -218,7 +219,7 @@ TEST(a_disk_that_was_full_is_tried_again_after_a_while)
     ASSERT_EQ(rmdir(path), 0);
 }
 
-/* --------------------------------------------------------------------------------------------- the thread */
+/* --------------------------------------------------------------------------- the thread */
 
 struct waiter {
     struct store_spill *spill;

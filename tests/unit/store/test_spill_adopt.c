@@ -1,6 +1,7 @@
 /*
- * A store that takes over what the one before it spilled: it has the same bytes under the same life, does nothing twice that must not be done twice,
- * and drops what cannot be right; whose file, index or host memory is missing, and what is of other memory, is not taken.
+ * A store that takes over what the one before it spilled: it has the same bytes under the same
+ * life, does nothing twice that must not be done twice, and drops what cannot be right; whose file,
+ * index or host memory is missing, and what is of other memory, is not taken.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -379,9 +380,12 @@ TEST(an_index_of_another_kind_or_of_other_memory_is_refused)
     pl_fd_close(&fd);
 }
 
-/* ------------------------------------------------------------------------------------------------ moves */
+/* -------------------------------------------------------------------------------- moves */
 
-/* However often and wherever it is cut short, also in the middle of a piece, the bytes are where they belong in the end. */
+/*
+ * However often and wherever it is cut short, also in the middle of a piece, the bytes are where
+ * they belong in the end.
+ */
 TEST(a_move_that_is_cut_short_goes_on)
 {
     static const uint64_t ways[] = {1, 256, 4096, 40000, BYTES};
@@ -428,7 +432,7 @@ TEST(a_move_that_began_anew_would_be_noticed)
     ASSERT_TRUE(memcmp(memory + BYTES - 256, data, BYTES) != 0);
 }
 
-/* ------------------------------------------------------------------------------------------- the whole of it */
+/* ---------------------------------------------------------------------- the whole of it */
 
 static void unwanted(void *user)
 {
@@ -515,7 +519,10 @@ TEST(the_next_store_goes_on_where_the_head_had_no_answer)
     store_spill_slab_made(new, PLASMON_OK, fd, SLAB, 4 * BYTES, "");
     ASSERT_OK(store_spill_start(new, unwanted, nothing, NULL));
 
-    /* The head has the answer to 1, and to nothing else. Neither is done again: the bytes that were written are gone from there. */
+    /*
+     * The head has the answer to 1, and to nothing else. Neither is done again: the bytes that were
+     * written are gone from there.
+     */
     memset(memory + BYTES + BYTES / 2, 0, BYTES);
     memcpy(back, memory + BYTES - 256, BYTES);
     ask(new, 2, STORE_SPILL_WRITE, BYTES, 2);

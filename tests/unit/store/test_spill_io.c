@@ -1,8 +1,10 @@
 /*
- * Disks that do not do as they are told: calls that are interrupted, do less than was asked, find no room half way, or find out only when the bytes are to be
- * written for good. What is said to be there is there, byte for byte; what is not leaves nothing.
+ * Disks that do not do as they are told: calls that are interrupted, do less than was asked, find
+ * no room half way, or find out only when the bytes are to be written for good. What is said to be
+ * there is there, byte for byte; what is not leaves nothing.
  *
- * This program has its own pread(), pwrite(), fallocate() and fdatasync(), which the store's files are linked with.
+ * This program has its own pread(), pwrite(), fallocate() and fdatasync(), which the store's files
+ * are linked with.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -231,7 +233,7 @@ TEST(what_cannot_be_read_is_an_error_and_is_there_when_it_can)
     end();
 }
 
-/* ------------------------------------------------------------------------------------------------- no memory */
+/* ---------------------------------------------------------------------------- no memory */
 
 static unsigned open_files(void)
 {

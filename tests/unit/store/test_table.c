@@ -107,7 +107,10 @@ TEST(a_corrupt_entry_is_never_given_out)
     ASSERT_STATUS(try_pin(table, 4, 1, pins), PLASMON_EAGAIN);
 }
 
-/* A device that no host has would make pins that no writer looks for, or (one before 0) pins of 0, which are none. */
+/*
+ * A device that no host has would make pins that no writer looks for, or (one before 0) pins of 0,
+ * which are none.
+ */
 TEST(a_table_that_was_overwritten_gives_no_pins)
 {
     struct store_table *table = table_create();
@@ -211,7 +214,7 @@ TEST(chunks_are_listed_in_order_up_to_the_limit)
     ASSERT_STATUS(store_table_add_chunk(table, &table->chunks[0]), PLASMON_ELIMIT);
 }
 
-/* ------------------------------------------------------------------------------------------------ threads */
+/* ------------------------------------------------------------------------------ threads */
 
 enum { HAMMER_WORDS = 64, HAMMER_READERS = 2 };
 

@@ -1,26 +1,31 @@
 /*
  * Model checking of the object table: the code of store/table.c itself, under every interleaving.
  *
- * table.c is compiled into this file with shared_int.h's operations replaced (STORE_MODEL). Writer and readers are coroutines; every
- * operation on shared memory is a place where any other may go on, where a store may still sit in its process' store buffer
- * (as on x86: a process sees its own stores at once, others later, in order), and where a process may be killed.
- * The explorer visits every reachable state once.
+ * table.c is compiled into this file with shared_int.h's operations replaced (STORE_MODEL). Writer
+ * and readers are coroutines; every operation on shared memory is a place where any other may go
+ * on, where a store may still sit in its process' store buffer (as on x86: a process sees its own
+ * stores at once, others later, in order), and where a process may be killed. The explorer visits
+ * every reachable state once.
  *
- *   writer   alloc gen 1, write bytes, seal | consume, (wait for pins), write, seal | doom, (wait), free | alloc gen 2, write, seal
- *   retirer  the same without overwriting in place: retire, and if nobody pins it another buffer's bytes are written there; then doom, ..
+ *   writer   alloc gen 1, write bytes, seal | consume, (wait for pins), write, seal |
+ *            doom, (wait), free | alloc gen 2, write, seal
+ *   retirer  the same without overwriting in place: retire, and if nobody pins it another buffer's
+ *            bytes are written there; then doom, ..
  *   reader   pin gen 1 (and gen 2), read the bytes twice, unpin
- *   crash    of a reader: its page is cleared, as the store does. Of the writer, once: another one sweeps, frees what the first
- *            had in the slot, and goes on with gen 2.
+ *   crash    of a reader: its page is cleared, as the store does. Of the writer, once: another one
+ *            sweeps, frees what the first had in the slot, and goes on with gen 2.
  *
  * WHAT MUST HOLD
  *
- *   (1) What a reader with a pin reads belongs to the version that it pinned, complete, and does not change while it holds the pin.
- *   (2) When everybody has ended, or crashed and been replaced, the last version is sealed and no pin stays set; nobody
- *       waits for ever.
+ *   (1) What a reader with a pin reads belongs to the version that it pinned, complete, and does
+ *       not change while it holds the pin.
+ *   (2) When everybody has ended, or crashed and been replaced, the last version is sealed and no
+ *       pin stays set; nobody waits for ever.
  *
- * A state is the shared memory, the store buffers and, for each coroutine, the history of what it has read: it is deterministic,
- * so that says where it is. Histories and memory are hashed to 64 bits twice. Saving and restoring copies the coroutines'
- * stacks, which lie at fixed addresses; so this file is compiled without sanitizers.
+ * A state is the shared memory, the store buffers and, for each coroutine, the history of what it
+ * has read: it is deterministic, so that says where it is. Histories and memory are hashed to 64
+ * bits twice. Saving and restoring copies the coroutines' stacks, which lie at fixed addresses; so
+ * this file is compiled without sanitizers.
  */
 #define STORE_MODEL
 #define STORE_TABLE_SLOTS 1u
@@ -37,11 +42,11 @@
 #define READERS_MAX 2
 #define ACTORS_MAX  (1 + READERS_MAX)
 #define STACK_BYTES (24u << 10)
-#define BUFFER_DEPTH \
-    2u               /* stores that may wait; more would only make the same delays longer */
-#define VALUES    2u /* words of the object's bytes */
-#define DEPTH_MAX 2000u
-#define WRITER    0
+/* stores that may wait; more would only make the same delays longer */
+#define BUFFER_DEPTH 2u
+#define VALUES       2u /* words of the object's bytes */
+#define DEPTH_MAX    2000u
+#define WRITER       0
 
 struct pending {
     uint64_t *word;
@@ -90,7 +95,7 @@ static struct {
     const char *violation;
 } model;
 
-/* ------------------------------------------------------------------------------------------------ operations */
+/* --------------------------------------------------------------------------- operations */
 
 static void mix(uint64_t hash[2], uint64_t value)
 {
@@ -211,7 +216,7 @@ bool store_model_swap(void *word, uint64_t expected, uint64_t value)
     return same;
 }
 
-/* ------------------------------------------------------------------------------------------------ programs */
+/* ----------------------------------------------------------------------------- programs */
 
 static const struct pl_shape frame = {.dtype = PL_U64, .ndim = 1, .dim = {VALUES}};
 
@@ -226,8 +231,8 @@ static void write_bytes(uint64_t version)
 }
 
 /*
- * Wait until no page holds the slot. A writer that tries again in the same state would be a loop without end for the explorer, so it
- * sleeps until a pin has changed.
+ * Wait until no page holds the slot. A writer that tries again in the same state would be a loop
+ * without end for the explorer, so it sleeps until a pin has changed.
  */
 static void wait_unpinned(void)
 {
@@ -292,7 +297,10 @@ static void writer_program(void)
     store_table_seal(&world.table, 0);
 }
 
-/* After a crash: the store sweeps; then the head has what is left freed, whatever state it is in, and the slot used again. */
+/*
+ * After a crash: the store sweeps; then the head has what is left freed, whatever state it is in,
+ * and the slot used again.
+ */
 static void recovery_program(void)
 {
     (void)store_table_sweep(&world.table, pages, model.readers);
@@ -345,7 +353,7 @@ static void actor_main(unsigned number)
     abort(); /* a finished actor is never resumed */
 }
 
-/* ------------------------------------------------------------------------------------------------ crashes */
+/* ------------------------------------------------------------------------------ crashes */
 
 static void actor_create(unsigned number)
 {
@@ -388,7 +396,7 @@ static void check_end(void)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ explorer */
+/* ----------------------------------------------------------------------------- explorer */
 
 /* Has this state been seen? Adds it. */
 static bool visit(void)
@@ -610,7 +618,7 @@ static const char *model_run_retiring(unsigned readers, bool crashes, bool scan_
     return model_explore(readers, false, crashes, readers == 1);
 }
 
-/* ------------------------------------------------------------------------------------------------ claims */
+/* ------------------------------------------------------------------------------- claims */
 
 TEST(one_reader_is_safe_with_a_crash_of_either_side_after_every_store)
 {

@@ -1,5 +1,6 @@
 /*
- * Certificates for tests: an authority in a fresh folder, and what it issues. Whatever fails here fails the test.
+ * Certificates for tests: an authority in a fresh folder, and what it issues. Whatever fails here
+ * fails the test.
  */
 #ifndef TESTS_UNIT_TRUST_CERTIFICATES_H
 #define TESTS_UNIT_TRUST_CERTIFICATES_H

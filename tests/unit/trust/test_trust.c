@@ -1,4 +1,7 @@
-/* Files, one by one wrong; what a certificate says; making, renewing and replacing. Handshakes are in tests/unit/rpc/test_tls.c. */
+/*
+ * Files, one by one wrong; what a certificate says; making, renewing and replacing. Handshakes are
+ * in tests/unit/rpc/test_tls.c.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -398,7 +401,7 @@ TEST(while_the_files_are_wrong_the_old_ones_are_used)
     certificates_end(&all);
 }
 
-/* ------------------------------------------------------------------------------------------------ tokens */
+/* ------------------------------------------------------------------------------- tokens */
 
 static plasmon_status_t token_of(const char *bytes, size_t length,
                                  char out[TRUST_TOKEN_BYTES_MAX + 1], struct pl_err *err)

@@ -1,6 +1,7 @@
 /*
- * The samples are constants: messages as compound literals at file scope, strings that are not set stay NULL, which packs as
- * absent. Change nothing here without a new protocol version: golden/ pins their bytes.
+ * The samples are constants: messages as compound literals at file scope, strings that are not set
+ * stay NULL, which packs as absent. Change nothing here without a new protocol version: golden/
+ * pins their bytes.
  */
 #include "tests/unit/wire/samples.h"
 
@@ -30,7 +31,7 @@
 #define BOX            LIST(int64_t, 0, 64, 0, 128)
 #define SMALL_BOX      LIST(int64_t, 8, 16, 4, 2)
 
-/* ------------------------------------------------------------------------------------------ client -> head */
+/* ----------------------------------------------------------------------- client -> head */
 
 #define ARG_IN  MESSAGE(Arg, arg, .mode = 1, .ref = 17, .n_view = 6, .view = VIEW)
 #define ARG_OUT MESSAGE(Arg, arg, .mode = 2, .ref = 301, .shape = SHAPE)
@@ -97,7 +98,7 @@ static const Plasmon__V1__ClientFrame client_hello = {
                       .host = TEXT("boot-1/pid-1"), .label = TEXT("train")),
 };
 
-/* ------------------------------------------------------------------------------------------ head -> client */
+/* ----------------------------------------------------------------------- head -> client */
 
 #define DEVICE                                                                        \
     MESSAGE(Device, device, .index = 1, .kind = 2, .ordinal = 1, .node = TEXT("n1"),  \
@@ -159,7 +160,7 @@ static const Plasmon__V1__HeadFrame head_frame = {
     .fatal = FAILURE,
 };
 
-/* ------------------------------------------------------------------------------------------ workers */
+/* ------------------------------------------------------------------------------ workers */
 
 #define OPERAND                                                                     \
     MESSAGE(Operand, operand, .mode = 2, .buffer = 0x1000002000003, .fresh = 1,     \
@@ -247,7 +248,7 @@ static const Plasmon__V1__WorkerFrame worker_frame = {
                                 .text = TEXT("too long"), .fence = 1)),
 };
 
-/* ------------------------------------------------------------------------------------------ stores */
+/* ------------------------------------------------------------------------------- stores */
 
 static const Plasmon__V1__NodeFrame node_frame = {
     .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__node_frame__descriptor),
@@ -287,7 +288,7 @@ static const Plasmon__V1__NodeCommand node_command = {
                             .offset = 4096, .bytes = 8192, .file = 7)),
 };
 
-/* ------------------------------------------------------------------------------------------ recorded graphs, index launches */
+/* ------------------------------------------------------ recorded graphs, index launches */
 
 #define GRAPH_SCALAR                                                               \
     LIST(Plasmon__V1__GraphScalar *, MESSAGE(GraphScalar, graph_scalar, .task = 7, \
@@ -367,7 +368,7 @@ static const Plasmon__V1__WorkerCommand worker_graph = {
     .graph_free   = LIST(uint64_t, 1, 2),
 };
 
-/* ------------------------------------------------------------------------------------------ host memory */
+/* -------------------------------------------------------------------------- host memory */
 
 #define TASK_PUT_HOST                                                             \
     MESSAGE(Task, task, .id = 305, .kind = PLASMON__V1__TASK_KIND__TASK_PUT_HOST, \
@@ -399,7 +400,7 @@ static const Plasmon__V1__WorkerCommand worker_host = {
                      .operands = LIST(Plasmon__V1__Operand *, OPERAND), .host_buffer = 7)),
 };
 
-/* ------------------------------------------------------------------------------------------ defined functions */
+/* -------------------------------------------------------------------- defined functions */
 
 #define DEFINE_SOURCE                                                                      \
     MESSAGE(                                                                               \
@@ -665,7 +666,7 @@ static const Plasmon__V1__WorkerFrame worker_team_reports = {
                             .event = PLASMON__V1__PAIR_EVENT__PAIR_STALLED, .chunk = 36)),
 };
 
-/* ------------------------------------------------------------------------------------------ the table */
+/* ---------------------------------------------------------------------------- the table */
 
 #define DECODE(function, type)                                                            \
     static plasmon_status_t sample_##function(struct wire_arena *arena,                   \

@@ -1,4 +1,7 @@
-/* One full sample of each frame: every field set, several of each list. What golden bytes, fuzz corpora and tests share. */
+/*
+ * One full sample of each frame: every field set, several of each list. What golden bytes, fuzz
+ * corpora and tests share.
+ */
 #ifndef TESTS_UNIT_WIRE_SAMPLES_H
 #define TESTS_UNIT_WIRE_SAMPLES_H
 

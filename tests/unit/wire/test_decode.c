@@ -320,7 +320,10 @@ TEST(more_of_what_is_left_than_there_is_cannot_be_freed)
     wire_arena_finish(&arena);
 }
 
-/* The target is 2 M small tasks a second in a release build; here a floor that even a loaded machine must pass. */
+/*
+ * The target is 2 M small tasks a second in a release build; here a floor that even a loaded
+ * machine must pass.
+ */
 TEST(small_tasks_decode_at_a_good_rate)
 {
     struct wire_arena out, in;

@@ -1,7 +1,9 @@
 /*
- * Each field of each sample, spoiled alone: the largest number of its type, a kind that there is none of, a text, bytes or a list longer than any may be. It is
- * refused, or it is in the list of what may be anything, because whoever uses it looks it up, compares it, or shows it. So a field that is
- * added is checked, or somebody has thought about it; and a check that goes missing is missed here.
+ * Each field of each sample, spoiled alone: the largest number of its type, a kind that there is
+ * none of, a text, bytes or a list longer than any may be. It is refused, or it is in the list of
+ * what may be anything, because whoever uses it looks it up, compares it, or shows it. So a field
+ * that is added is checked, or somebody has thought about it; and a check that goes missing is
+ * missed here.
  */
 #include "tests/harness/test.h"
 

@@ -1,6 +1,7 @@
 /*
- * Bytes that once crossed the wire must still decode, and what we send today must still be those bytes. To pin a sample that
- * is new: WIRE_GOLDEN_WRITE=1 test_wire_golden --no-fork, and look at what git says changed.
+ * Bytes that once crossed the wire must still decode, and what we send today must still be those
+ * bytes. To pin a sample that is new: WIRE_GOLDEN_WRITE=1 test_wire_golden --no-fork, and look at
+ * what git says changed.
  */
 #include "tests/harness/test.h"
 

@@ -1,4 +1,7 @@
-/* Bytes that nobody honest sends: each is refused with a text that names the field, and costs bounded memory. */
+/*
+ * Bytes that nobody honest sends: each is refused with a text that names the field, and costs
+ * bounded memory.
+ */
 #include "tests/harness/test.h"
 
 #include <stdlib.h>
@@ -661,7 +664,7 @@ TEST(a_message_is_decoded_or_not_whichever_allocation_fails)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------ unary */
+/* -------------------------------------------------------------------------------- unary */
 
 /* As `decode` of a request or a reply that is not of a stream. */
 #define UNARY(name, Type)                                                    \
@@ -761,7 +764,7 @@ TEST(answers_outside_streams_are_checked)
     wire_arena_finish(&arena);
 }
 
-/* ------------------------------------------------------------------------------------------ what is shown to people */
+/* -------------------------------------------------------------- what is shown to people */
 
 #define SHOWN_BAD                 \
     "a\nb\tc\x1b[2Jd\x7f\xc2\x9b" \

@@ -1,4 +1,7 @@
-/* Launches that are written by hand are what protobuf-c writes: every field of the description, alone and with others, at the ends of its range. */
+/*
+ * Launches that are written by hand are what protobuf-c writes: every field of the description,
+ * alone and with others, at the ends of its range.
+ */
 #include "tests/harness/test.h"
 #include "tests/unit/wire/random_message.h"
 

@@ -1,4 +1,7 @@
-/* Tickets: who made one can tell, whoever changes one is found out, and none is good in another epoch or with another secret. */
+/*
+ * Tickets: who made one can tell, whoever changes one is found out, and none is good in another
+ * epoch or with another secret.
+ */
 #include <string.h>
 
 #include "tests/harness/test.h"

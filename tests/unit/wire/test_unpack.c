@@ -1,4 +1,7 @@
-/* Frames whose tasks or launches are read by hand are what protobuf-c makes of them, and what it refuses is refused: as they are written, with rare fields, and damaged. */
+/*
+ * Frames whose tasks or launches are read by hand are what protobuf-c makes of them, and what it
+ * refuses is refused: as they are written, with rare fields, and damaged.
+ */
 #include "tests/harness/test.h"
 #include "tests/unit/wire/random_message.h"
 #include "tests/unit/wire/samples.h"
@@ -287,7 +290,10 @@ static size_t fields_of(const uint8_t *bytes, size_t length, size_t *out_at, siz
 
 #define FIELDS_MAX 256u
 
-/* One more like it: as it is, or a field is missing, or there twice, or a byte of it is another one. The room is for a field more. */
+/*
+ * One more like it: as it is, or a field is missing, or there twice, or a byte of it is another
+ * one. The room is for a field more.
+ */
 static size_t like_make(struct rng *rng, const uint8_t *bytes, size_t length, uint8_t *out)
 {
     size_t at[FIELDS_MAX + 1];
@@ -374,7 +380,10 @@ TEST(launches_that_are_like_one_before_are_what_protobuf_c_makes_of_them)
     try_likes(&launches);
 }
 
-/* As a program's loop has them: the lists of the first serve all that follow, also when two calls take turns. */
+/*
+ * As a program's loop has them: the lists of the first serve all that follow, also when two calls
+ * take turns.
+ */
 TEST(launches_of_a_loop_share_what_they_say)
 {
     enum { COUNT = 40 };
@@ -492,7 +501,10 @@ TEST(lists_that_are_longer_than_most_are_read_all_the_same)
     both_finish(&both_launches);
 }
 
-/* Numbers and lengths that are longer than they have to be, fields twice or out of order, lists that are not packed. */
+/*
+ * Numbers and lengths that are longer than they have to be, fields twice or out of order, lists
+ * that are not packed.
+ */
 TEST(other_forms_of_the_same_are_read_as_protobuf_c_reads_them)
 {
     static const struct {

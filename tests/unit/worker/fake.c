@@ -15,7 +15,7 @@ static void *zero_pages(size_t bytes)
     return ptr;
 }
 
-/* ------------------------------------------------------------------------------------------------ ops */
+/* ---------------------------------------------------------------------------------- ops */
 
 static plasmon_status_t refuse(const struct fake *fake, const char *name)
 {
@@ -704,7 +704,7 @@ static const struct worker_ops fake_ops = {
     .report_refused   = op_report_refused,
 };
 
-/* ------------------------------------------------------------------------------------------------ the world */
+/* ---------------------------------------------------------------------------- the world */
 
 static void core_start(struct fake *fake)
 {
@@ -911,7 +911,7 @@ struct store_arena_stats fake_memory(const struct fake *fake)
                                       .largest_hole = stats.largest_hole};
 }
 
-/* ------------------------------------------------------------------------------------------------ launches */
+/* ----------------------------------------------------------------------------- launches */
 
 void fake_launch_init(struct fake_launch *launch, uint64_t seq,
                       Plasmon__V1__LaunchKind kind)

@@ -1,10 +1,12 @@
 /*
- * A world for the worker's core: two (or more) host devices in this process, whose tables and timelines are plain memory, and
- * an ops table that does nothing but write down what was asked. Nothing completes until a test says so.
+ * A world for the worker's core: two (or more) host devices in this process, whose tables and
+ * timelines are plain memory, and an ops table that does nothing but write down what was asked.
+ * Nothing completes until a test says so.
  *
- * `calls` is the device's side, one call after another, separated by blanks: "run:0:fill join:1:0 signal:1:7". `reports` is the
- * head's side: "done:1+3 failed:4:EDEVMEM starved:5". A recording is "record:BRANCHES run:64:.. mark:B:M after:B:M recorded:N", and
- * "replay:STREAM:N" launches number N; "recorded:N!" replaced it; "change:N item:I run:64:.. changed" changed item I of it.
+ * `calls` is the device's side, one call after another, separated by blanks: "run:0:fill join:1:0
+ * signal:1:7". `reports` is the head's side: "done:1+3 failed:4:EDEVMEM starved:5". A recording is
+ * "record:BRANCHES run:64:.. mark:B:M after:B:M recorded:N", and "replay:STREAM:N" launches number
+ * N; "recorded:N!" replaced it; "change:N item:I run:64:.. changed" changed item I of it.
  */
 #ifndef TESTS_UNIT_WORKER_FAKE_H
 #define TESTS_UNIT_WORKER_FAKE_H
@@ -16,8 +18,8 @@
 #define FAKE_BASE    2u /* cluster index of host device 0 */
 #define FAKE_FAR     7u
 #define FAKE_US      1u /* our host device */
-#define FAKE_RUN_STREAMS \
-    2u /* so copies are streams 2 and 5, sends 3, 6 and 7, receives 4, urgent functions 8, low ones 9 */
+/* so copies are streams 2 and 5, sends 3, 6 and 7, receives 4, urgent functions 8, low ones 9 */
+#define FAKE_RUN_STREAMS  2u
 #define FAKE_CHUNK        (1u << 20)
 #define FAKE_LARGE_COPY   (32u << 20)
 #define FAKE_ARENA        (1u << 30)
@@ -89,7 +91,10 @@ fake_create_marking(void); /* copies of FAKE_MARK_BYTES have marks behind them *
 /* One MiB of memory, which clients do not map; words are written at the end of batches only. */
 struct fake *fake_create_small(void);
 void fake_destroy(struct fake *fake);
-/* The worker dies and another one starts over the same tables and timelines: `enqueued`, `unfinished`, `untouched`. */
+/*
+ * The worker dies and another one starts over the same tables and timelines: `enqueued`,
+ * `unfinished`, `untouched`.
+ */
 void fake_restart(struct fake *fake);
 /* The same, which may be refused: then it is the core's only word. */
 plasmon_status_t fake_try_restart(struct fake *fake);

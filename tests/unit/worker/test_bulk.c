@@ -1,6 +1,7 @@
 /*
- * The host route between hosts: two bulk channels in one process, each with its CPU device, over loopback. What arrives is compared; a
- * sender that comes back, a receiver that comes back, a peer that is given up, and hostile connections.
+ * The host route between hosts: two bulk channels in one process, each with its CPU device, over
+ * loopback. What arrives is compared; a sender that comes back, a receiver that comes back, a peer
+ * that is given up, and hostile connections.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -23,8 +24,8 @@
 #include "transfer/bulk_int.h"
 
 #define SLOT ((uint64_t)STORE_STAGE_SLOT_BYTES)
-#define STEP \
-    251 /* bytes that are written and compared: every so many, for the sanitizers' sake */
+/* bytes that are written and compared: every so many, for the sanitizers' sake */
+#define STEP  251
 #define LARGE (23 * SLOT + 4093) /* more than the rings of both sides hold */
 
 #define SOME (5 * SLOT + 4093)
@@ -577,7 +578,7 @@ TEST(a_worker_that_only_knows_a_peer_as_gone_lets_its_half_pass)
     host_close(&a);
 }
 
-/* ------------------------------------------------------------------------------------------------ stalls */
+/* ------------------------------------------------------------------------------- stalls */
 
 static void send_all(int fd, const void *data, size_t bytes)
 {
@@ -774,7 +775,10 @@ TEST(a_receiver_that_falls_silent_behind_an_answer_is_a_stall_too)
     host_close(&a);
 }
 
-/* What is measured of a connection by which a chunk comes in 50 ms, and who receives it says something on the way. */
+/*
+ * What is measured of a connection by which a chunk comes in 50 ms, and who receives it says
+ * something on the way.
+ */
 static uint64_t rate_when_told(uint64_t what)
 {
     static uint8_t bytes[2 << 20];
@@ -844,9 +848,12 @@ TEST(a_peer_that_cannot_be_reached_is_reached_through_another)
     host_close(&c);
 }
 
-/* ------------------------------------------------------------------------------------------------ ports */
+/* -------------------------------------------------------------------------------- ports */
 
-/* Of a worker that has ended, with a connection to another one: on its side that is being closed for a minute. */
+/*
+ * Of a worker that has ended, with a connection to another one: on its side that is being closed
+ * for a minute.
+ */
 TEST(the_next_one_has_the_port_of_one_that_has_ended)
 {
     struct transfer_bulk_endpoint at;
@@ -877,7 +884,7 @@ TEST(the_next_one_has_the_port_of_one_that_has_ended)
     (void)close(other_fd);
 }
 
-/* ------------------------------------------------------------------------------------------------ hostile */
+/* ------------------------------------------------------------------------------ hostile */
 
 static int connect_to(const struct host *host)
 {
@@ -1006,7 +1013,10 @@ TEST(a_chunk_of_another_length_than_is_expected_in_its_place_is_refused)
     host_close(&b);
 }
 
-/* Its words are moved without bytes now: one that sends after all would write beside whoever has the slots by then. */
+/*
+ * Its words are moved without bytes now: one that sends after all would write beside whoever has
+ * the slots by then.
+ */
 TEST(who_was_given_up_does_not_get_in_again)
 {
     struct bulk_hello hello;
@@ -1028,7 +1038,7 @@ TEST(who_was_given_up_does_not_get_in_again)
     host_close(&b);
 }
 
-/* ------------------------------------------------------------------------------------------------ nobody reaches it */
+/* -------------------------------------------------------------------- nobody reaches it */
 
 static uint64_t unreached_ms(struct host *host, uint32_t peer,
                              struct transfer_bulk_stats *out)
@@ -1096,7 +1106,10 @@ TEST(a_transfer_behind_one_that_was_given_up_arrives_over_the_same_way)
     host_close(&b);
 }
 
-/* Its ring is cleared before it begins, which is when the channel hears who we are: until then nobody may have moved a word of it. */
+/*
+ * Its ring is cleared before it begins, which is when the channel hears who we are: until then
+ * nobody may have moved a word of it.
+ */
 TEST(before_a_ring_has_begun_nothing_comes_into_it)
 {
     struct transfer_bulk_stats stats;
@@ -1224,7 +1237,7 @@ TEST(who_waits_for_a_device_is_reached)
     host_close(&a);
 }
 
-/* ------------------------------------------------------------------------------------------------ in place */
+/* ----------------------------------------------------------------------------- in place */
 
 static uint8_t *place_of(struct bulk_place_board *board, const struct host *host,
                          uint32_t peer, uint64_t chunk, uint64_t bytes)
@@ -1309,7 +1322,7 @@ TEST(the_word_of_a_slot_does_not_go_back_behind_its_next_chunk)
     host_close(&c);
 }
 
-/* ------------------------------------------------------------------------------------------------ clients */
+/* ------------------------------------------------------------------------------ clients */
 
 /* A device that takes its time with what a client puts or gets. */
 static struct slow_access {
@@ -1518,7 +1531,7 @@ TEST(a_chunk_that_comes_slowly_is_heard_of)
     host_close(&b);
 }
 
-/* ------------------------------------------------------------------------------------------------ TLS */
+/* ---------------------------------------------------------------------------------- TLS */
 
 static void issue(const char *authority, const char *name, uint32_t roles)
 {
@@ -1551,7 +1564,10 @@ static void append(const char *from, const char *to)
     ASSERT_EQ(fclose(out), 0);
 }
 
-/* Two authorities. ours and client are of the first, in ca.crt; strange is of the second; both.crt has the two. */
+/*
+ * Two authorities. ours and client are of the first, in ca.crt; strange is of the second; both.crt
+ * has the two.
+ */
 static void tls_begin(void)
 {
     static const char *const authorities[] = {"first", "second"};

@@ -1,6 +1,7 @@
 /*
- * Clients of other hosts at a worker's bulk channel, over loopback: what they may touch, what is refused, who goes on where he was, and that
- * whoever is slow, silent or hostile loses his own connection and nothing else.
+ * Clients of other hosts at a worker's bulk channel, over loopback: what they may touch, what is
+ * refused, who goes on where he was, and that whoever is slow, silent or hostile loses his own
+ * connection and nothing else.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -205,7 +206,7 @@ static void assert_put_and_get(void)
     free(to);
 }
 
-/* ------------------------------------------------------------------------------------------------ moving */
+/* ------------------------------------------------------------------------------- moving */
 
 static void wait_for_transfers(uint64_t count)
 {
@@ -238,7 +239,10 @@ static void assert_all_sizes(void)
     }
     free(to);
     assert_put_and_get();
-    /* The worker's thread goes on for a moment when the client has all. What stalls and goes twice counts twice. */
+    /*
+     * The worker's thread goes on for a moment when the client has all. What stalls and goes twice
+     * counts twice.
+     */
     wait_for_transfers(2 * PL_COUNT(sizes) + 2);
     ASSERT_TRUE(atomic_load(&clients.bytes) >= moved + 2 * BUFFER_BYTES);
     for (uint32_t slot = OPENED; slot <= TASKS; slot++) {
@@ -281,7 +285,7 @@ TEST(a_transfer_goes_on_after_its_connection_broke)
     assert_goes_on_after("transfer.bulk_client_part");
 }
 
-/* ------------------------------------------------------------------------------------------------ who may do what */
+/* ---------------------------------------------------------------------- who may do what */
 
 static int raw_connect(int receive_bytes)
 {
@@ -411,7 +415,7 @@ TEST(without_a_head_no_ticket_is_good)
     end();
 }
 
-/* ------------------------------------------------------------------------------------------------ nonsense, and silence */
+/* ---------------------------------------------------------------- nonsense, and silence */
 
 static void assert_part_refused(struct bulk_part part)
 {

@@ -1,8 +1,10 @@
 /*
- * The nccl route without NCCL: four devices in one process, each with its part of all pairs, over the stand-in. Transfers have numbers, and each
- * device enqueues its halves in their order, in a thread of its own, as workers do; the test is the head.
+ * The nccl route without NCCL: four devices in one process, each with its part of all pairs, over
+ * the stand-in. Transfers have numbers, and each device enqueues its halves in their order, in a
+ * thread of its own, as workers do; the test is the head.
  *
- * Whatever happens on the way - pairs that break in the middle, at either end, again and again - every byte must arrive, in time.
+ * Whatever happens on the way - pairs that break in the middle, at either end, again and again -
+ * every byte must arrive, in time.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -84,7 +86,7 @@ static void in_time(const struct world *world, const char *what)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ hosts */
+/* -------------------------------------------------------------------------------- hosts */
 
 static plasmon_status_t stage(void *user, struct device_stream *stream,
                               const struct transfer_half *half)
@@ -175,7 +177,7 @@ static void world_close(struct world *world, uint32_t hosts)
     free(world->transfer);
 }
 
-/* ------------------------------------------------------------------------------------------------ the head */
+/* ----------------------------------------------------------------------------- the head */
 
 static struct transfer_pair_key key_of(uint32_t peer, bool receives)
 {
@@ -237,7 +239,10 @@ static void pair_open(struct world *world, uint32_t from, uint32_t to)
     ASSERT_OK(opened.status);
 }
 
-/* As worker and head do: broken on both sides, staged at the receiver, and at the sender when what did come is over. */
+/*
+ * As worker and head do: broken on both sides, staged at the receiver, and at the sender when what
+ * did come is over.
+ */
 static void pair_break(struct world *world, uint32_t from, uint32_t to)
 {
     struct host *src = &world->host[from], *dst = &world->host[to];
@@ -278,7 +283,7 @@ static void pair_break(struct world *world, uint32_t from, uint32_t to)
     pl_mutex_unlock(&src->lock);
 }
 
-/* ------------------------------------------------------------------------------------------------ workers */
+/* ------------------------------------------------------------------------------ workers */
 
 static uint8_t byte_of(uint32_t t, uint64_t i)
 {
@@ -417,7 +422,7 @@ static void open_all(struct world *world, uint32_t hosts)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ tests */
+/* -------------------------------------------------------------------------------- tests */
 
 static struct world world;
 
@@ -460,7 +465,10 @@ TEST(what_was_under_way_when_pairs_break_goes_by_the_host_route)
     }
 }
 
-/* Else a lane that was full would stand still until something else happens: a message of the head, for who sends. */
+/*
+ * Else a lane that was full would stand still until something else happens: a message of the head,
+ * for who sends.
+ */
 TEST(who_found_no_room_on_a_lane_is_told_when_there_is)
 {
     struct host *src = &world.host[0];
@@ -506,8 +514,9 @@ static void receive_staged(struct host *host, uint32_t t)
 }
 
 /*
- * Device 0 has on its lane: to 1, to 2, to 1. The worker of device 1 is replaced, and device 2 does not take its own before that of device 1 has
- * come. The last one lies behind the one in the middle, and the first must not wait for it.
+ * Device 0 has on its lane: to 1, to 2, to 1. The worker of device 1 is replaced, and device 2 does
+ * not take its own before that of device 1 has come. The last one lies behind the one in the
+ * middle, and the first must not wait for it.
  */
 TEST(a_half_does_not_wait_for_one_of_its_pair_that_lies_behind_another_pairs)
 {
@@ -598,7 +607,10 @@ static void stall_after(struct host *host, uint64_t limit_ns)
     pl_mutex_unlock(&host->pairs->lock);
 }
 
-/* Each waits for the other's part, and nobody asks for news, as when the main thread is in a call that does not return: that is said, once a limit. */
+/*
+ * Each waits for the other's part, and nobody asks for news, as when the main thread is in a call
+ * that does not return: that is said, once a limit.
+ */
 TEST(a_worker_that_does_not_look_after_its_pairs_is_told_to_be_stuck)
 {
     test_set_timeout(DEADLINE_S + 30);
@@ -697,8 +709,9 @@ TEST(behind_an_operation_that_was_refused_none_goes_by_its_pair)
 }
 
 /*
- * Device 1 takes a transfer by the host route, which its sender knows nothing of yet, and waits in another one for device 2, which does not come: neither ends, as if the one stood behind
- * the other in a hardware queue. Its side alone is enough then.
+ * Device 1 takes a transfer by the host route, which its sender knows nothing of yet, and waits in
+ * another one for device 2, which does not come: neither ends, as if the one stood behind the other
+ * in a hardware queue. Its side alone is enough then.
  */
 TEST(who_keeps_what_is_staged_from_its_end_is_broken_too)
 {
@@ -784,7 +797,7 @@ TEST(a_pair_that_nobody_joins_is_given_up)
     world_close(&world, 2);
 }
 
-/* ------------------------------------------------------------------------------------------------ one lane */
+/* ----------------------------------------------------------------------------- one lane */
 
 struct side {
     struct device *device;
@@ -825,7 +838,10 @@ static void move(struct side *side, struct device_comm *comm, uint8_t *data)
     ASSERT_OK(device_comm_move(comm, side->stream, ptr, 64, &err));
 }
 
-/* Both send first and receive then, with one lane each: the stand-in hangs as NCCL does. In the order of numbers it does not. */
+/*
+ * Both send first and receive then, with one lane each: the stand-in hangs as NCCL does. In the
+ * order of numbers it does not.
+ */
 TEST(on_one_lane_only_the_order_of_numbers_keeps_two_devices_from_hanging)
 {
     struct device_config config = {.bytes_max = 1 << 20};

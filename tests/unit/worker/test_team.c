@@ -1,6 +1,7 @@
 /*
- * Teams without NCCL: three devices in one process, each with its part of a communicator, over the stand-in. Each device enqueues its parts in
- * the one order; the test is the head. Whatever breaks, wherever the parts are, every device gets every sum, by the team or alone.
+ * Teams without NCCL: three devices in one process, each with its part of a communicator, over the
+ * stand-in. Each device enqueues its parts in the one order; the test is the head. Whatever breaks,
+ * wherever the parts are, every device gets every sum, by the team or alone.
  */
 #include <pthread.h>
 #include <string.h>
@@ -44,7 +45,7 @@ static void nap(const char *what)
     (void)nanosleep(&pause, NULL);
 }
 
-/* ------------------------------------------------------------------------------------------------ alone */
+/* -------------------------------------------------------------------------------- alone */
 
 struct sum {
     struct host *host;
@@ -83,7 +84,7 @@ static void stuck(void *user, const char *text)
     test_fail(__FILE__, __LINE__, "%s", text);
 }
 
-/* ------------------------------------------------------------------------------------------------ hosts */
+/* -------------------------------------------------------------------------------- hosts */
 
 static struct transfer_pair_key key_of(uint32_t index)
 {
@@ -253,7 +254,7 @@ static void expect_sums(struct host *it)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ tests */
+/* -------------------------------------------------------------------------------- tests */
 
 TEST(what_a_team_does_comes_to_all)
 {

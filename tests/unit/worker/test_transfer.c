@@ -201,7 +201,10 @@ TEST(receiver_goes_on_where_it_died)
     }
 }
 
-/* The sender dies after it sent `sent` chunks of which the receiver took some, and slots of those are in use again. */
+/*
+ * The sender dies after it sent `sent` chunks of which the receiver took some, and slots of those
+ * are in use again.
+ */
 TEST(sender_goes_on_where_it_died)
 {
     uint64_t bytes = 4 * SLOT;

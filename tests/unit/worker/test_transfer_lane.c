@@ -1,4 +1,7 @@
-/* What becomes of the halves on a lane: which are believed, which go by the host route, and in which order. Nothing but decisions (transfer/lane.h). */
+/*
+ * What becomes of the halves on a lane: which are believed, which go by the host route, and in
+ * which order. Nothing but decisions (transfer/lane.h).
+ */
 #include "base/alloc.h"
 #include "tests/harness/test.h"
 #include "transfer/lane.h"

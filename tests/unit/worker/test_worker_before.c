@@ -1,4 +1,7 @@
-/* What a wait or a join stands for: nothing is waited for twice, and nothing less than a written word counts. */
+/*
+ * What a wait or a join stands for: nothing is waited for twice, and nothing less than a written
+ * word counts.
+ */
 #include "base/fault.h"
 #include "tests/unit/worker/fake.h"
 

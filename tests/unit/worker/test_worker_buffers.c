@@ -1,4 +1,7 @@
-/* Buffers: allocated all or nothing, sealed when done, overwritten only when nobody reads, freed only then. */
+/*
+ * Buffers: allocated all or nothing, sealed when done, overwritten only when nobody reads, freed
+ * only then.
+ */
 #include "base/fault.h"
 #include "tests/unit/worker/fake.h"
 
@@ -263,7 +266,7 @@ TEST(memory_is_taken_all_or_nothing)
     fake_destroy(fake);
 }
 
-/* ------------------------------------------------------------------------------------------------ chunks on their way */
+/* ------------------------------------------------------------------ chunks on their way */
 
 static void assert_waits_for_the_store(struct fake *fake)
 {
@@ -537,7 +540,7 @@ TEST(starve_spares_a_front_that_found_memory)
     fake_destroy(fake);
 }
 
-/* ------------------------------------------------------------------------------------------------ relief */
+/* ------------------------------------------------------------------------------- relief */
 
 enum { REQUEST = 7 };
 
@@ -717,7 +720,10 @@ TEST(slot_given_out_again_waits_for_the_reader_of_its_last_buffer)
     fake_destroy(fake);
 }
 
-/* A slot that was given out again while there was no worker: that its first buffer is free was told to the one that died. */
+/*
+ * A slot that was given out again while there was no worker: that its first buffer is free was told
+ * to the one that died.
+ */
 TEST(freeing_a_buffer_frees_what_was_in_its_slot_before_it_and_nothing_later)
 {
     struct fake *fake = fake_create();

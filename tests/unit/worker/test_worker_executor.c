@@ -1,6 +1,6 @@
 /*
- * The core with a real device behind it: two workers of one host in this process, on CPU devices, over memory that a store would
- * have handed out. Commands go in, bytes are looked at.
+ * The core with a real device behind it: two workers of one host in this process, on CPU devices,
+ * over memory that a store would have handed out. Commands go in, bytes are looked at.
  */
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -72,7 +72,7 @@ static void chunks_pass_on(void)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------ workers */
+/* ------------------------------------------------------------------------------ workers */
 
 static void on_done(void *user, uint64_t first, uint64_t count)
 {
@@ -260,7 +260,7 @@ static float element(struct worker *worker, uint32_t slot, int64_t count, uint64
     return value;
 }
 
-/* ------------------------------------------------------------------------------------------------ tests */
+/* -------------------------------------------------------------------------------- tests */
 
 TEST(function_writes_what_a_read_gets)
 {

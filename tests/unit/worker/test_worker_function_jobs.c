@@ -45,7 +45,10 @@ static void collect_until(struct worker_functions *functions, size_t count)
     }
 }
 
-/* A worker that follows a dead one is given all functions of all clients at once, and one launch waits for one of them. */
+/*
+ * A worker that follows a dead one is given all functions of all clients at once, and one launch
+ * waits for one of them.
+ */
 TEST(a_function_that_a_launch_waits_for_is_not_built_behind_the_others)
 {
     const struct device_config config = {.bytes_max = 1 << 20};

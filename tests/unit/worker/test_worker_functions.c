@@ -1,4 +1,7 @@
-/* Functions that clients define, as the core sees them: a launch waits for its function, and nothing goes while code is loaded. */
+/*
+ * Functions that clients define, as the core sees them: a launch waits for its function, and
+ * nothing goes while code is loaded.
+ */
 #include "kernels/signature.h"
 #include "tests/unit/worker/fake.h"
 

@@ -1,9 +1,9 @@
 /*
- * Recorded graphs in the worker: told once, recorded once for each set of places and scalars, replayed; their memory; and what happens
- * when the device does not record.
+ * Recorded graphs in the worker: told once, recorded once for each set of places and scalars,
+ * replayed; their memory; and what happens when the device does not record.
  *
- * The graph of these tests adds b to a (operand 1 to operand 0) through a temporary: t := 2 b on branch 1; a += t on branch 0, after
- * it.
+ * The graph of these tests adds b to a (operand 1 to operand 0) through a temporary: t := 2 b on
+ * branch 1; a += t on branch 0, after it.
  */
 #include "tests/unit/worker/fake.h"
 #include "worker/core_int.h"
@@ -141,7 +141,10 @@ static void go_and_finish(struct fake *fake, uint64_t seq, uint32_t a, uint32_t 
     fake_finish(fake, 0, seq);
 }
 
-/* One of the next run must not wait behind another one of this run that waits for another device: two streams are for single large functions. */
+/*
+ * One of the next run must not wait behind another one of this run that waits for another device:
+ * two streams are for single large functions.
+ */
 TEST(segments_that_wait_for_other_devices_are_dealt_over_all_streams)
 {
     enum { LARGE = FAKE_SIGNAL_BYTES / 4, RUNS = 6 };
@@ -338,7 +341,10 @@ TEST(a_graph_that_is_forgotten_under_way_goes_with_its_launch)
     fake_destroy(fake);
 }
 
-/* Its memory comes back at once. What was recorded may have to wait for the device in the driver, so that waits here. */
+/*
+ * Its memory comes back at once. What was recorded may have to wait for the device in the driver,
+ * so that waits here.
+ */
 TEST(what_was_recorded_goes_when_nothing_is_on_the_device)
 {
     struct fake *fake = world(9);
@@ -355,7 +361,10 @@ TEST(what_was_recorded_goes_when_nothing_is_on_the_device)
     fake_destroy(fake);
 }
 
-/* Something is always on the device, and graphs come and go: the front waits for a quiet device once in so many. */
+/*
+ * Something is always on the device, and graphs come and go: the front waits for a quiet device
+ * once in so many.
+ */
 TEST(recordings_that_wait_to_be_destroyed_are_bounded)
 {
     struct fake *fake = world(9);

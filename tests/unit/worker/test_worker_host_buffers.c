@@ -1,4 +1,7 @@
-/* A worker's side of host buffers, on a CPU device, with the test as its store: handed over, named, refused, dropped. */
+/*
+ * A worker's side of host buffers, on a CPU device, with the test as its store: handed over, named,
+ * refused, dropped.
+ */
 #include "worker/host_buffers.h"
 
 #include <poll.h>

@@ -1,4 +1,7 @@
-/* The kinds of launches that are not functions: copies, the host route, puts, reads, memory that a client writes. */
+/*
+ * The kinds of launches that are not functions: copies, the host route, puts, reads, memory that a
+ * client writes.
+ */
 #include "tests/unit/worker/fake.h"
 
 #define KIND(name) PLASMON__V1__LAUNCH_KIND__LAUNCH_##name

@@ -1,4 +1,7 @@
-/* A worker's side of lanes, on a CPU device: what it copies, what it refuses, what it takes over from a dead one, what it holds. */
+/*
+ * A worker's side of lanes, on a CPU device: what it copies, what it refuses, what it takes over
+ * from a dead one, what it holds.
+ */
 #include "worker/lanes.h"
 
 #include <sched.h>

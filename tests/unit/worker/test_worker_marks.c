@@ -86,7 +86,10 @@ static void overwrite(struct fake *fake, uint64_t seq, uint32_t slot, int64_t co
     ASSERT_OK(fake_send(fake, &launch));
 }
 
-/* It must not come before the reader's word, lest that reads again after a crash: but no word of a later one. */
+/*
+ * It must not come before the reader's word, lest that reads again after a crash: but no word of a
+ * later one.
+ */
 TEST(who_overwrites_what_a_large_copy_reads_waits_for_its_word_and_for_nothing_behind_it)
 {
     struct fake *fake = two_read(4 * LARGE);
@@ -126,8 +129,8 @@ static void fill_after(struct fake *fake, uint64_t seq, uint32_t slot, int64_t c
 }
 
 /*
- * The first follows it in its stream. The other one waits for the short one and not for the first, and has no mark behind itself, as it would have
- * behind a copy.
+ * The first follows it in its stream. The other one waits for the short one and not for the first,
+ * and has no mark behind itself, as it would have behind a copy.
  */
 TEST(of_long_functions_that_wait_for_one_none_waits_for_the_first_of_them)
 {

@@ -1,4 +1,7 @@
-/* Where NCCL listens: on the network that objects go over, or nowhere else than here; and what the operator set stays. */
+/*
+ * Where NCCL listens: on the network that objects go over, or nowhere else than here; and what the
+ * operator set stays.
+ */
 #include <stdlib.h>
 
 #include "tests/harness/test.h"

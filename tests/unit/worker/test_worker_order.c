@@ -233,7 +233,10 @@ TEST(who_waits_for_what_is_said_in_words)
     fake_destroy(fake);
 }
 
-/* Launch 1 of ours may be what the other device waits for before its launch 1 ends: it must not hide behind our wait. */
+/*
+ * Launch 1 of ours may be what the other device waits for before its launch 1 ends: it must not
+ * hide behind our wait.
+ */
 /* Of a worker that follows a dead one. It has no memory yet, and holds up nothing that is enqueued. */
 TEST(what_copies_to_host_memory_waits_until_that_is_page_locked)
 {
@@ -325,7 +328,10 @@ TEST(word_is_written_before_a_join_with_a_stream_that_waits)
     fake_destroy(fake);
 }
 
-/* Streams may share a hardware queue: what goes into that behind our wait is not there for others before the wait is over. */
+/*
+ * Streams may share a hardware queue: what goes into that behind our wait is not there for others
+ * before the wait is over.
+ */
 TEST(words_of_all_streams_are_written_before_a_wait)
 {
     struct fake *fake                  = fake_create();
@@ -827,7 +833,10 @@ static void large_sources(struct fake *fake)
     }
 }
 
-/* From there, when launch number `after` of that device is done (0: it is). Into which of the two streams it goes. */
+/*
+ * From there, when launch number `after` of that device is done (0: it is). Into which of the two
+ * streams it goes.
+ */
 static uint32_t large_copy(struct fake *fake, uint64_t seq, uint32_t from, uint64_t after)
 {
     struct fake_launch copy;
@@ -947,7 +956,10 @@ TEST(a_large_copy_of_several_devices_is_made_by_each_of_them)
     fake_destroy(fake);
 }
 
-/* A large copy, and one behind it in the same stream, from another device; what has not begun if we die then, before any word is there. */
+/*
+ * A large copy, and one behind it in the same stream, from another device; what has not begun if we
+ * die then, before any word is there.
+ */
 static const char *untouched_behind_a_copy(struct fake *fake)
 {
     large_sources(fake);
@@ -957,7 +969,10 @@ static const char *untouched_behind_a_copy(struct fake *fake)
     return fake->untouched;
 }
 
-/* Where a copy may begin before the word of what is before it in its stream, that word is no witness of what has not begun. */
+/*
+ * Where a copy may begin before the word of what is before it in its stream, that word is no
+ * witness of what has not begun.
+ */
 TEST(a_word_that_is_late_says_nothing_of_what_follows)
 {
     struct fake *fake = fake_create();
@@ -999,7 +1014,10 @@ TEST(memory_is_used_again_behind_a_word_that_is_late)
     fake_destroy(fake);
 }
 
-/* Memory goes from one launch to another when the first is done, seen by its word; so no stream has to wait for that. */
+/*
+ * Memory goes from one launch to another when the first is done, seen by its word; so no stream has
+ * to wait for that.
+ */
 TEST(scratch_is_given_to_the_next_launch_once_its_user_is_done)
 {
     struct fake *fake = fake_create();
@@ -1084,7 +1102,10 @@ static void team_open(struct fake *fake, uint64_t seq, uint32_t team)
     worker_core_advance(fake->core);
 }
 
-/* What the first makes is there when the operation behind it begins, and the host need not see it; of another team the order of operations says nothing. */
+/*
+ * What the first makes is there when the operation behind it begins, and the host need not see it;
+ * of another team the order of operations says nothing.
+ */
 TEST(a_part_goes_on_the_lane_behind_the_one_that_makes_its_member)
 {
     struct fake *fake = fake_create();

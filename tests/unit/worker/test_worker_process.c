@@ -1,6 +1,6 @@
 /*
- * A worker process, with this test as its store and its head: set-up, commands, reports, a broken connection, a worker that is killed.
- * The embedded form: both connections are socketpairs.
+ * A worker process, with this test as its store and its head: set-up, commands, reports, a broken
+ * connection, a worker that is killed. The embedded form: both connections are socketpairs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +61,7 @@ struct chunk {
     int fd;
 };
 
-/* ------------------------------------------------------------------------------------------------ a head */
+/* ------------------------------------------------------------------------------- a head */
 
 static void command_send_locked(Plasmon__V1__WorkerCommand *command, bool numbered)
 {
@@ -202,7 +202,7 @@ static void head_start(void)
     ASSERT_OK(rpc_loop_start(world.loop, "head"));
 }
 
-/* ------------------------------------------------------------------------------------------------ a store */
+/* ------------------------------------------------------------------------------ a store */
 
 static int head_connection(void)
 {
@@ -311,7 +311,7 @@ static int worker_reap(void)
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------ conditions */
+/* --------------------------------------------------------------------------- conditions */
 
 static uint64_t wanted;
 
@@ -401,7 +401,7 @@ static float read_element(uint32_t slot)
     return world.value;
 }
 
-/* ------------------------------------------------------------------------------------------------ tests */
+/* -------------------------------------------------------------------------------- tests */
 
 TEST(launches_run_and_are_reported)
 {

@@ -1,4 +1,7 @@
-/* How long functions wait in the queue of their worker, and what its front stands still for: each time, by cause. */
+/*
+ * How long functions wait in the queue of their worker, and what its front stands still for: each
+ * time, by cause.
+ */
 #include <string.h>
 
 #include "tests/unit/worker/fake.h"

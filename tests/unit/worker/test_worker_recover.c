@@ -136,7 +136,10 @@ TEST(skip_only_signals)
     fake_destroy(fake);
 }
 
-/* 1 makes the buffer, and 2 writes a part of it without waiting for that: it is over when the worker dies, and 1 is not. */
+/*
+ * 1 makes the buffer, and 2 writes a part of it without waiting for that: it is over when the
+ * worker dies, and 1 is not.
+ */
 static void other_part_written(struct fake *fake)
 {
     struct fake_launch launch;
@@ -180,7 +183,10 @@ TEST(what_another_launch_sealed_is_sealed_again_when_its_maker_fails)
     fake_destroy(fake);
 }
 
-/* What was half written when the worker died is not there because its launch is over: a second death must not seal it. */
+/*
+ * What was half written when the worker died is not there because its launch is over: a second
+ * death must not seal it.
+ */
 TEST(what_a_skipped_launch_was_to_write_is_never_sealed)
 {
     struct fake *fake = fake_create();
@@ -197,7 +203,10 @@ TEST(what_a_skipped_launch_was_to_write_is_never_sealed)
     fake_destroy(fake);
 }
 
-/* It came again in a second life, was over its limit, and ended all the same while the worker was being killed. */
+/*
+ * It came again in a second life, was over its limit, and ended all the same while the worker was
+ * being killed.
+ */
 TEST(what_a_failed_launch_wrote_is_not_sealed_when_it_is_skipped_in_a_third_life)
 {
     struct fake *fake = fake_create();
@@ -368,7 +377,10 @@ TEST(entry_in_no_state_that_there_is_is_given_up)
     fake_destroy(fake);
 }
 
-/* Doomed, so its bytes may be shared; half of them lie in no chunk. What it took is given back, and freeing it later is nothing. */
+/*
+ * Doomed, so its bytes may be shared; half of them lie in no chunk. What it took is given back, and
+ * freeing it later is nothing.
+ */
 TEST(doomed_entry_that_makes_no_sense_leaves_nothing_behind)
 {
     struct fake *fake = fake_create();

@@ -1,6 +1,6 @@
 /*
- * What a replay costs, in calls of the device: one, and the word, whatever the number of nodes; and what differs from a recording is
- * changed node by node, while it is little and the device can.
+ * What a replay costs, in calls of the device: one, and the word, whatever the number of nodes; and
+ * what differs from a recording is changed node by node, while it is little and the device can.
  *
  * The graph of these tests: t := 2 b, a number of times, each a node with a scalar of its own; then a += t.
  */
@@ -330,7 +330,10 @@ static uint64_t offset_of(const struct fake *fake, uint32_t slot)
     return fake->tables[FAKE_US]->entries[slot].offset;
 }
 
-/* Slots 20 and 22 are free in the end, and the arena would give 22's memory first; 21 and 23 keep the holes apart. */
+/*
+ * Slots 20 and 22 are free in the end, and the arena would give 22's memory first; 21 and 23 keep
+ * the holes apart.
+ */
 static struct fake *world_with_holes(void)
 {
     struct fake *fake = world(8);

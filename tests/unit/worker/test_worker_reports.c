@@ -1,4 +1,7 @@
-/* Reports: what is gathered comes out once, in frames of bounded size, and a read's bytes never after its end. */
+/*
+ * Reports: what is gathered comes out once, in frames of bounded size, and a read's bytes never
+ * after its end.
+ */
 #include "tests/harness/test.h"
 #include "worker/reports.h"
 

@@ -1,8 +1,10 @@
 /*
- * Memory in stream order: what the head retires is used again before anybody has seen that it is free, behind the words of those
- * that still use it; a crash finds everything that must run again. The device here does nothing until a test says so.
+ * Memory in stream order: what the head retires is used again before anybody has seen that it is
+ * free, behind the words of those that still use it; a crash finds everything that must run again.
+ * The device here does nothing until a test says so.
  *
- * In all of these the device has one MiB: launch 1 fills half of it (slot 1), launch 2 copies from there (slot 2, small).
+ * In all of these the device has one MiB: launch 1 fills half of it (slot 1), launch 2 copies from
+ * there (slot 2, small).
  */
 #include "tests/unit/worker/fake.h"
 
@@ -131,7 +133,10 @@ TEST(a_word_that_is_on_its_way_is_enough)
     fake_destroy(fake);
 }
 
-/* Two that write disjoint boxes of one buffer have no edge between them: each must see to the old content by itself. */
+/*
+ * Two that write disjoint boxes of one buffer have no edge between them: each must see to the old
+ * content by itself.
+ */
 TEST(every_writer_of_the_new_buffer_waits_for_the_old_ones)
 {
     struct fake *fake = begin();
@@ -166,7 +171,10 @@ TEST(memory_that_is_there_comes_first)
     fake_destroy(fake);
 }
 
-/* Launch 1 fills most of the device, 2 reads that in another stream and is seen done, though its own stream does not yet say so of 1, and has got launch 3 meanwhile. */
+/*
+ * Launch 1 fills most of the device, 2 reads that in another stream and is seen done, though its
+ * own stream does not yet say so of 1, and has got launch 3 meanwhile.
+ */
 TEST(
     memory_is_used_again_behind_the_last_user_of_each_stream_and_not_behind_the_last_of_all)
 {
@@ -262,7 +270,10 @@ TEST(a_reader_that_holds_it_keeps_it)
     fake_destroy(fake);
 }
 
-/* A client writes without a stream: what it gets must be over when it gets it. Nobody frees anything for that. */
+/*
+ * A client writes without a stream: what it gets must be over when it gets it. Nobody frees
+ * anything for that.
+ */
 TEST(what_a_client_writes_waits_for_the_word_itself)
 {
     struct fake *fake = begin();
@@ -283,7 +294,7 @@ TEST(what_a_client_writes_waits_for_the_word_itself)
     fake_destroy(fake);
 }
 
-/* ------------------------------------------------------------------------------------------------ scratch */
+/* ------------------------------------------------------------------------------ scratch */
 
 TEST(launches_of_a_stream_hand_their_scratch_on)
 {
@@ -321,7 +332,7 @@ TEST(scratch_that_a_waiting_front_took_over_is_let_go)
     fake_destroy(fake);
 }
 
-/* ------------------------------------------------------------------------------------------------ crashes */
+/* ------------------------------------------------------------------------------ crashes */
 
 static void crash(struct fake *fake, uint64_t words0, uint64_t want_unfinished)
 {

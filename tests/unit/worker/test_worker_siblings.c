@@ -1,6 +1,7 @@
 /*
- * Three devices of one host, and the lives of their workers: the head gave the host up, and each of them hears of it by itself. Processes are made up;
- * tables, words, rings and what goes through them are not.
+ * Three devices of one host, and the lives of their workers: the head gave the host up, and each of
+ * them hears of it by itself. Processes are made up; tables, words, rings and what goes through
+ * them are not.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -46,7 +47,10 @@ static void end(void)
     }
 }
 
-/* A worker begins, and the head welcomes it. A host that joins anew has another session, and its devices other numbers. */
+/*
+ * A worker begins, and the head welcomes it. A host that joins anew has another session, and its
+ * devices other numbers.
+ */
 static void welcomed(uint32_t which, uint64_t epoch, uint64_t session, uint32_t device)
 {
     workers[which] = (struct worker_siblings){.tables       = tables,
@@ -171,7 +175,7 @@ TEST(who_will_not_come_is_not_waited_for)
     end();
 }
 
-/* ---------------------------------------------------------------------------------------- bytes */
+/* -------------------------------------------------------------------------------- bytes */
 
 struct side {
     struct device *device;
@@ -214,8 +218,9 @@ static void sync(struct side *side)
 }
 
 /*
- * A has enqueued to send its first chunk to B, behind a kernel that takes long, when the host is given up. B and C hear of that and join anew, and C is to send the
- * first chunk to B. Then A's kernel ends, and after that A hears, too. @return what B gets
+ * A has enqueued to send its first chunk to B, behind a kernel that takes long, when the host is
+ * given up. B and C hear of that and join anew, and C is to send the first chunk to B. Then A's
+ * kernel ends, and after that A hears, too. @return what B gets
  */
 static int what_comes(void)
 {

@@ -1,6 +1,7 @@
 /*
- * How often a stream's word is written where only the host watches it: at the end of a batch, unless two writes are still to come; then
- * when the host sees one of those. Nothing may be left without a write for ever.
+ * How often a stream's word is written where only the host watches it: at the end of a batch,
+ * unless two writes are still to come; then when the host sees one of those. Nothing may be left
+ * without a write for ever.
  */
 #include "tests/unit/worker/fake.h"
 
@@ -158,7 +159,10 @@ TEST(a_launch_with_a_limit_has_its_word_at_once_all_the_same)
     fake_destroy(fake);
 }
 
-/* What another stream overwrites must be shown as done by a word: so the word is written before the join, however many are to come. */
+/*
+ * What another stream overwrites must be shown as done by a word: so the word is written before the
+ * join, however many are to come.
+ */
 TEST(a_word_that_another_stream_needs_does_not_wait)
 {
     struct fake *fake = busy(fake_create_lone());
@@ -178,7 +182,10 @@ TEST(a_word_that_another_stream_needs_does_not_wait)
     fake_destroy(fake);
 }
 
-/* A launch that only waits stands for what it waits for: whoever is behind it may overwrite what that uses, and names nothing else. */
+/*
+ * A launch that only waits stands for what it waits for: whoever is behind it may overwrite what
+ * that uses, and names nothing else.
+ */
 TEST(a_word_that_another_stream_needs_does_not_wait_behind_a_gate_either)
 {
     struct fake *fake = busy(fake_create_lone());

@@ -1,5 +1,6 @@
 /*
- * Who copies between the GPUs of a host (worker/sources.h): the worker of GPU 0, with the driver that has none behind it, and the tables of two others, which are made up.
+ * Who copies between the GPUs of a host (worker/sources.h): the worker of GPU 0, with the driver
+ * that has none behind it, and the tables of two others, which are made up.
  */
 #include <stdlib.h>
 #include <sys/mman.h>

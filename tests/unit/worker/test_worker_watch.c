@@ -1,4 +1,7 @@
-/* Watching: by words a change is seen without a descriptor; by descriptors words are not looked at; nothing is slept through. */
+/*
+ * Watching: by words a change is seen without a descriptor; by descriptors words are not looked at;
+ * nothing is slept through.
+ */
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>

@@ -1,4 +1,7 @@
-/* A worker that stands still says where each of its threads is: also the one that holds what the main loop waits for. */
+/*
+ * A worker that stands still says where each of its threads is: also the one that holds what the
+ * main loop waits for.
+ */
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
