@@ -424,7 +424,7 @@ void rpc_channel_destroy(struct rpc_channel *channel)
     (void)channel;
 }
 
-/* What is asked besides the session (status, figures) has nobody who answers here. */
+/* What is asked besides the session (status, figures) has nobody who answers here, now or later. */
 plasmon_status_t rpc_unary_call(struct rpc_channel *channel, const char *path,
                                 const uint8_t *bytes, size_t length, uint32_t timeout_ms,
                                 uint8_t **out_bytes, size_t *out_length, struct pl_err *err)
@@ -435,7 +435,7 @@ plasmon_status_t rpc_unary_call(struct rpc_channel *channel, const char *path,
     (void)timeout_ms;
     (void)out_bytes;
     (void)out_length;
-    return pl_err_set(err, PLASMON_ECONNECT, "nobody answers %s in a simulation", path);
+    return pl_err_set(err, PLASMON_ENOTSUP, "nobody answers %s in a simulation", path);
 }
 
 /* ---------------------------------------------------------------------------- processes */
