@@ -354,8 +354,8 @@ plasmon_status_t pl_view_compose(const struct pl_view *outer, const struct pl_vi
     }
     for (uint32_t d = 0; d < outer->ndim; d++) {
         int64_t skip = 0;
-        int64_t step =
-            1; /* of a single element the step says nothing, and may be any number: it becomes 1 */
+        /* of a single element the step says nothing, and may be any number: it becomes 1 */
+        int64_t step = 1;
 
         if (__builtin_mul_overflow(inner->start[d], outer->step[d], &skip) ||
             __builtin_add_overflow(outer->start[d], skip, &both.start[d]) ||

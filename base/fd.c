@@ -176,8 +176,8 @@ plasmon_status_t pl_fd_send(int socket, const void *bytes, size_t length, const 
     if (sent < 0) {
         return pl_status_from_errno(errno);
     }
-    return (size_t)sent == length ? PLASMON_OK
-                                  : PLASMON_EIO; /* seqpacket sends all or nothing */
+    /* seqpacket sends all or nothing */
+    return (size_t)sent == length ? PLASMON_OK : PLASMON_EIO;
 }
 
 /*
@@ -282,8 +282,8 @@ pid_t pl_unix_owner(const char *path, int type)
         return 0;
     }
     memcpy(address.sun_path, path, strlen(path));
-    fd =
-        socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0); /* its queue may be full */
+    /* its queue may be full */
+    fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0) {
         peer.pid = 0;

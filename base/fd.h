@@ -71,8 +71,8 @@ plasmon_status_t pl_pidfd_check(struct pl_err *err) PL_MUST_CHECK;
  * any more. ENOENT: there is none.
  */
 plasmon_status_t pl_pid_started(pid_t pid, uint64_t *out_ticks) PL_MUST_CHECK;
-bool pl_pid_stopped(
-    pid_t pid); /* by a signal or a debugger; of one that is not our child, too */
+/* by a signal or a debugger; of one that is not our child, too */
+bool pl_pid_stopped(pid_t pid);
 /*
  * "process 4242 (plasmon-head)", and of one that is stopped ".. is stopped ..: `kill -CONT 4242`
  * lets it go on". true: it is.

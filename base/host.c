@@ -37,8 +37,8 @@ const char *pl_host_id(char out[PL_HOST_ID_BYTES])
 {
     char boot_id[64];
     char link[64] = "";
-    ssize_t length =
-        readlink("/proc/self/ns/pid", link, sizeof(link) - 1); /* "pid:[1234]" */
+    /* "pid:[1234]" */
+    ssize_t length = readlink("/proc/self/ns/pid", link, sizeof(link) - 1);
     unsigned long space;
 
     if (!boot_id_read(boot_id) || length <= 0 || sscanf(link, "pid:[%lu]", &space) != 1) {

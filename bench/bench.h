@@ -319,7 +319,7 @@ struct bench_tasks_run {
 void bench_tasks_paths(struct bench_tasks_run *run,
                        const struct bench_cluster_config *config);
 void bench_tasks_data(struct bench_tasks_run *run); /* get, put, gigabytes, map */
-void bench_tasks_scale(
-    struct bench_tasks_run *run); /* many arguments, many returns, many queued */
+/* many arguments, many returns, many queued */
+void bench_tasks_scale(struct bench_tasks_run *run);
 
 #endif

@@ -170,8 +170,8 @@ static double together(struct overlap *overlap, uint32_t products, bool time_pro
 
     make_objects(overlap);
     began = pl_now_ns();
-    last =
-        submit_products(overlap, products); /* first: a device has room for few launches */
+    /* first: a device has room for few launches */
+    last = submit_products(overlap, products);
     submit_transfers(overlap);
     if (time_products) {
         finish_products(overlap, last);

@@ -22,17 +22,17 @@ struct raw_ring {
     uint8_t *slab;              /* RAW_SLOTS slots, then a page of words */
     uint64_t *ready[RAW_SLOTS]; /* c + 1: chunk c is in this slot */
     uint64_t *taken;            /* c + 1: chunk c is out of it */
-    uint64_t *word
-        [RAW_STREAMS]; /* of its device's streams, for ways that write one after a copy */
-    uint64_t chunks;   /* that went through so far */
+    /* of its device's streams, for ways that write one after a copy */
+    uint64_t *word[RAW_STREAMS];
+    uint64_t chunks;               /* that went through so far */
     uint64_t written[RAW_STREAMS]; /* of word */
 };
 struct raw_device {
     struct device *device;
     struct device_stream *stream[RAW_STREAMS];
     struct device_ptr memory; /* of its own: `bytes` that come, and `bytes` that go */
-    struct device_ptr source
-        [RAW_DEVICES_MAX]; /* the memory of each other one, mapped here; 0: not possible */
+    /* the memory of each other one, mapped here; 0: not possible */
+    struct device_ptr source[RAW_DEVICES_MAX];
     int fd;
     struct raw_ring ring;
 };

@@ -63,8 +63,8 @@ static void round_trip(struct remote *remote, uint64_t bytes, double *out_put,
     uint64_t began;
 
     where.device = (int)remote->given->device;
-    remote->src[bytes / 2] ^=
-        0x55; /* so that an old copy is not mistaken for the new one */
+    /* so that an old copy is not mistaken for the new one */
+    remote->src[bytes / 2] ^= 0x55;
     remote->dst[bytes / 2] = 0;
     began                  = pl_now_ns();
     bench_must(cluster, plasmon_put(cluster->client, remote->src, &shape, &where, &ref),

@@ -90,8 +90,8 @@ double bench_memcpy_seconds(void *dst, const void *src, size_t bytes)
         uint64_t began = pl_now_ns();
 
         memcpy(dst, src, bytes);
-        __asm__ volatile("" ::"r"(dst)
-                         : "memory"); /* or the copies before the last are dead */
+        /* or the copies before the last are dead */
+        __asm__ volatile("" ::"r"(dst) : "memory");
         seconds[i] = (double)(pl_now_ns() - began) * 1e-9;
     }
     return bench_percentile(seconds, PL_COUNT(seconds), 0.5);

@@ -77,8 +77,8 @@ struct timelines_page {
 
     _Alignas(4096) _Atomic uint32_t arrived; /* at meetings so far */
     _Atomic uint32_t failed;                 /* a side gave up */
-    _Atomic uint32_t
-        signalled[2]; /* enqueued by the host of that side (events need to know) */
+    /* enqueued by the host of that side (events need to know) */
+    _Atomic uint32_t signalled[2];
     uint32_t parties; /* processes: 2, or 1 */
     uint32_t ordinal[2];
     struct pl_err err[2];

@@ -23,8 +23,8 @@ struct transfer {
     struct bench_report report;
     struct bench_raw_copy raw;
     double result[BENCH_SIZES_MAX * BENCH_RAW_FIGURES];
-    const char
-        *route; /* "peer", "host", "nccl"; any other: between hosts, beside raw TCP */
+    /* "peer", "host", "nccl"; any other: between hosts, beside raw TCP */
+    const char *route;
     uint32_t in_flight;
     uint32_t crossing; /* objects of a series both ways and all to all, at most */
     uint32_t from, to; /* what moves between two devices does so between these */

@@ -464,8 +464,8 @@ static uint32_t count_alive(struct plasmon_client *client)
  */
 static plasmon_status_t wait_devices(struct plasmon_client *client, uint32_t timeout_ms)
 {
-    const struct timespec pause = {.tv_nsec =
-                                       5000000}; /* nothing tells of a new device: ask */
+    /* nothing tells of a new device: ask */
+    const struct timespec pause = {.tv_nsec = 5000000};
     uint64_t deadline_ns        = client_deadline(timeout_ms);
     struct pl_err err           = {0};
     plasmon_status_t status     = shared_ensure(&client->shared, NULL, &err);

@@ -95,8 +95,8 @@ struct plasmon_client {
     struct pl_mutex lock; /* rank PL_RANK_CLIENT */
 
     /* Guarded by `lock`. */
-    struct rpc_channel
-        *channel; /* replaced only by the loop's thread, when a private head comes back */
+    /* replaced only by the loop's thread, when a private head comes back */
+    struct rpc_channel *channel;
     uint32_t channel_users; /* threads in a unary call */
     struct session session;
     struct refs refs;

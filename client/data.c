@@ -492,8 +492,8 @@ static plasmon_status_t get_begin(struct plasmon_client *client, struct plasmon_
         } else if (status == PLASMON_INPROGRESS
                        ? !poll
                        : root_foreign(slot->root, slot_box(slot, &box))) {
-            status =
-                PLASMON_OK; /* ask at once: the answer comes with the end of the task */
+            /* ask at once: the answer comes with the end of the task */
+            status = PLASMON_OK;
         } else {
             status = client_wait_ref_locked(client, slot->root, slot_box(slot, &box), 0);
         }
@@ -525,8 +525,8 @@ plasmon_status_t plasmon_get(struct plasmon_client *client, struct plasmon_ref *
     if (status != PLASMON_OK || got) {
         return status;
     }
-    if (timeout_ms ==
-        0) { /* polling meant not to wait for the task; moving the bytes takes its time */
+    if (timeout_ms == 0) {
+        /* polling meant not to wait for the task; moving the bytes takes its time */
         deadline_ns = UINT64_MAX;
     }
     /* Who may give up must not leave a copy behind that goes on. */

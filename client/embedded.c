@@ -211,8 +211,8 @@ plasmon_status_t embedded_start(struct embedded *embedded,
                                 const struct plasmon_options *options,
                                 struct shared *shared, struct pl_err *err)
 {
-    const char *log =
-        getenv("PLASMON_LOG"); /* set: the daemons write to our stderr, as asked */
+    /* set: the daemons write to our stderr, as asked */
+    const char *log            = getenv("PLASMON_LOG");
     struct arguments arguments = {.used = 0};
     int pair[2], self, fds[2];
     char path[4096];
@@ -266,8 +266,8 @@ void embedded_add_log(const struct embedded *embedded, struct pl_err *err)
     if (embedded->log_fd < 0) {
         return;
     }
-    end =
-        lseek(embedded->log_fd, 0, SEEK_CUR); /* shared with the daemons: where they are */
+    /* shared with the daemons: where they are */
+    end = lseek(embedded->log_fd, 0, SEEK_CUR);
     if (end <= 0) {
         return;
     }

@@ -44,8 +44,8 @@ struct plasmon_graph {
     struct pl_vec roots;   /* struct graph_root */
     struct pl_map by_root; /* root's id -> index + 1, as a pointer */
     struct failure *empty; /* what refs made inside say before the first launch */
-    struct task_text
-        *what; /* "graph of 12 calls: axpy, dot", for errors; NULL: not ended */
+    /* "graph of 12 calls: axpy, dot", for errors; NULL: not ended */
+    struct task_text *what;
 };
 
 static inline struct graph_root *graph_root_at(const struct plasmon_graph *graph, size_t i)

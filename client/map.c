@@ -157,8 +157,8 @@ void plasmon_unmap(struct plasmon_mapping *mapping)
         return;
     }
     client = mapping->client;
-    if (client_enter(client) ==
-        PLASMON_OK) { /* in a forked child the pin and the hold are the parent's */
+    if (client_enter(client) == PLASMON_OK) {
+        /* in a forked child the pin and the hold are the parent's */
         shared_unpin(&mapping->pin);
         pl_mutex_lock(&client->lock);
         session_release_locked(client, mapping->hold, 0, RELEASE_AT_ONCE);

@@ -595,8 +595,8 @@ static plasmon_status_t locate_end_locked(struct plasmon_client *client,
     if (status == PLASMON_OK) {
         status = shown_in(value, form);
     }
-    if (status !=
-        PLASMON_OK) { /* it may have been taken: perhaps only the answer came too late */
+    if (status != PLASMON_OK) {
+        /* it may have been taken: perhaps only the answer came too late */
         session_release_locked(client, value->hold, 0, RELEASE_AT_ONCE);
         locate_close_locked(client, value);
     }

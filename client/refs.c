@@ -256,8 +256,8 @@ void slot_place(const struct ref_slot *slot, struct pl_shape *out_shape,
         return;
     }
     *out_shape = base->shape;
-    PL_CHECK(pl_view_compose(&base->view, &view, out_view, &unused) ==
-             PLASMON_OK); /* both were checked when made */
+    /* both were checked when made */
+    PL_CHECK(pl_view_compose(&base->view, &view, out_view, &unused) == PLASMON_OK);
 }
 
 /* -------------------------------------------------------------------------------- roots */

@@ -102,8 +102,8 @@ struct task_text {
 
 struct task {
     uint64_t id;
-    const char
-        *what; /* "put", "snapshot", or the function's name; constant text, or in .. */
+    /* "put", "snapshot", or the function's name; constant text, or in .. */
+    const char *what;
     struct task_text *text; /* .. this: held; NULL: none */
     char *label;            /* NULL: none */
     struct write *writes;
@@ -136,8 +136,8 @@ struct watch {
     bool whole;
     struct pl_box hull;
     plasmon_status_t status; /* PLASMON_INPROGRESS until it is decided */
-    struct failure
-        *failure; /* of a waiter's watch, once decided so; held until watch_stop() */
+    /* of a waiter's watch, once decided so; held until watch_stop() */
+    struct failure *failure;
     struct waiter *waiter; /* or */
     plasmon_ready_fn fn;
     void *user;

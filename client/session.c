@@ -373,8 +373,8 @@ void session_end(struct plasmon_client *client, uint32_t grace_ms)
         }
         if (frame_add_fields(&session->frame, FRAME_BYE, &bye) == PLASMON_OK) {
             session_flush_locked(client);
-            wait_stream_end_locked(
-                client, BYE_MS); /* the head ends it when it has taken the bye over */
+            /* the head ends it when it has taken the bye over */
+            wait_stream_end_locked(client, BYE_MS);
         }
     }
     if (session->stream != NULL) {

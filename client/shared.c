@@ -126,8 +126,8 @@ uint32_t shared_device_count(struct shared *shared)
 
 static bool gone_locked(const struct shared *shared)
 {
-    struct pollfd poller = {.fd =
-                                shared->control_fd}; /* POLLHUP and POLLERR come unasked */
+    /* POLLHUP and POLLERR come unasked */
+    struct pollfd poller = {.fd = shared->control_fd};
 
     return poller.fd < 0 || (poll(&poller, 1, 0) > 0 && poller.revents != 0);
 }

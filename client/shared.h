@@ -42,8 +42,8 @@
 struct shared_memory {
     struct shared *shared;
     struct pl_list link; /* shared->memories */
-    _Atomic uint32_t
-        users; /* who uses something of it, and `present`; the last one ends it */
+    /* who uses something of it, and `present`; the last one ends it */
+    _Atomic uint32_t users;
 
     /* Constant when it is set up. */
     uint64_t number; /* that the store has drawn for it; 0: none was told */

@@ -217,8 +217,8 @@ static plasmon_status_t submit_locked(struct submit *submit, struct plasmon_ref 
     struct session *session = &submit->client->session;
     struct plasmon_graph *recording;
     struct frame_task task;
-    plasmon_status_t status = session_room_locked(
-        submit->client, 1, FRAME_TASK); /* may let go of the lock: first */
+    /* may let go of the lock: first */
+    plasmon_status_t status = session_room_locked(submit->client, 1, FRAME_TASK);
 
     if (status == PLASMON_OK) {
         status = submit_look(submit);

@@ -19,8 +19,8 @@
 
 static uint64_t block_first(uint64_t id)
 {
-    return (id - 1) / REFS_BLOCK * REFS_BLOCK +
-           1; /* ids start at 1, blocks follow each other */
+    /* ids start at 1, blocks follow each other */
+    return (id - 1) / REFS_BLOCK * REFS_BLOCK + 1;
 }
 
 static struct task_block *block_find(struct refs *refs, uint64_t id)

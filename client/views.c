@@ -151,8 +151,8 @@ static plasmon_status_t send_snapshot_locked(struct plasmon_client *client,
         return PLASMON_ENOMEM;
     }
     status = task_writes(task, root, NULL, WRITE_ADDS);
-    if (status ==
-        PLASMON_OK) { /* the head takes the name at once; the bytes come with those who write the source */
+    if (status == PLASMON_OK) {
+        /* the head takes the name at once; the bytes come with those who write the source */
         status = root_inherit(root, slot->root, slot_box(slot, &box));
     }
     if (status == PLASMON_OK) {

@@ -58,8 +58,8 @@ void root_watches_check(struct refs *refs, struct root *root, const struct pl_bo
         if (status == PLASMON_INPROGRESS) {
             continue;
         }
-        if (failure != NULL &&
-            watch->waiter != NULL) { /* the root may go before it wakes */
+        if (failure != NULL && watch->waiter != NULL) {
+            /* the root may go before it wakes */
             watch->failure = failure_hold(failure);
         }
         watch_decide(refs, watch, status);

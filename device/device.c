@@ -785,8 +785,8 @@ void *device_native_stream(struct device_stream *stream)
  */
 static uint64_t clock_read_ns(void)
 {
-    uint64_t best_ns =
-        UINT64_MAX; /* of a few: others may have had the processor meanwhile */
+    /* of a few: others may have had the processor meanwhile */
+    uint64_t best_ns = UINT64_MAX;
 
     for (unsigned i = 0; i < CLOCK_TRIES; i++) {
         uint64_t began_ns = pl_now_ns();

@@ -444,8 +444,8 @@ plasmon_status_t device_comm_open(struct device *device,
                                   const uint8_t *id, struct device_stream *stream,
                                   struct device_comm **out_comm, struct pl_err *err);
 plasmon_status_t device_comm_poll(struct device_comm *comm, struct pl_err *err);
-uint64_t device_comm_bytes(
-    const struct device_comm *comm); /* device memory that it took; once it is open */
+/* device memory that it took; once it is open */
+uint64_t device_comm_bytes(const struct device_comm *comm);
 /*
  * Enqueue: rank 0 sends, rank 1 receives as many bytes. Does not wait for the other side, as long
  * as few operations are under way (a driver takes 1024 launches). EDEVICE: abort.

@@ -88,8 +88,8 @@ int main(void)
     static float one[2][LENGTH];
     static float three[2][LENGTH];
     static float parts[PARTS][LENGTH];
-    double bound = PARTS * (double)PARTS *
-                   6.0e-8; /* count x largest partial sum x the rounding of f32 */
+    /* count x largest partial sum x the rounding of f32 */
+    double bound = PARTS * (double)PARTS * 6.0e-8;
     double half_error;
     double error;
     int same;

@@ -225,8 +225,8 @@ void head_trace_switch(struct head_core *core, struct head_client *client,
 void head_trace_joined(struct head_core *core, struct head_device *device);
 void head_trace_spans(struct head_core *core, struct head_device *device,
                       Plasmon__V1__SpanBatch *batch);
-void head_trace_tick(
-    struct head_core *core); /* who waits for a worker that does not answer */
+/* who waits for a worker that does not answer */
+void head_trace_tick(struct head_core *core);
 void head_trace_forget(struct head_core *core, struct head_client *client); /* it ended */
 
 #endif

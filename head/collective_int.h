@@ -66,8 +66,8 @@ struct collective_reduction {
     const struct collective_part *to;
     struct collective_part from[WIRE_COLLECTIVE_MAX];
     struct head_buffer *source[WIRE_COLLECTIVE_MAX]; /* direct: where that is */
-    struct head_buffer
-        *local[WIRE_COLLECTIVE_MAX];         /* in which it lies here; NULL: elsewhere */
+    /* in which it lies here; NULL: elsewhere */
+    struct head_buffer *local[WIRE_COLLECTIVE_MAX];
     struct pl_box slot[WIRE_COLLECTIVE_MAX]; /* of the landing, if not local */
     struct head_buffer *landing;             /* the reduction's; NULL: none is needed */
 };

@@ -204,8 +204,8 @@ enum head_drain_why {
 };
 /* What one ref or name shows of what is left. */
 struct head_drain_left {
-    const char
-        *name; /* published; "": a client's ref. Lent until the next call, or input */
+    /* published; "": a client's ref. Lent until the next call, or input */
+    const char *name;
     uint64_t client;
     const char *label; /* of the client; lent as the name is */
     uint64_t ref;

@@ -161,8 +161,8 @@ struct head_device {
     struct pl_list recent;
     /* head_buffer.loose_link (loose.c); the same order, but for those that came later */
     struct pl_list loose;
-    struct head_spill_host
-        *spill; /* it is no device but the memory of this host; NULL: a device */
+    /* it is no device but the memory of this host; NULL: a device */
+    struct head_spill_host *spill;
 };
 
 /* ---- device.c */

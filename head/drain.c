@@ -488,8 +488,8 @@ static void drain_look(struct head_core *core, struct head_drain *drain)
         (void)snprintf(look.report.why, sizeof(look.report.why),
                        "there is no other node to move anything to");
     }
-    head_spill_plan_begin(
-        core); /* so that nothing counts as kept for what was planned last */
+    /* so that nothing counts as kept for what was planned last */
+    head_spill_plan_begin(core);
     for (uint32_t i = 0; i < core->devices.count; i++) {
         const struct head_device *device = head_device_at(core, i);
 

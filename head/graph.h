@@ -176,8 +176,8 @@ struct head_plan *graph_plan_create(struct head_core *core, struct head_client *
 struct head_plan *graph_plan_restore(struct head_core *core, struct head_graph *graph,
                                      uint64_t first_step);
 uint64_t graph_plan_first_step(const struct head_core *core, const struct head_plan *plan);
-bool graph_plan_holds(
-    const struct head_plan *plan); /* all its devices are there, and stay */
+/* all its devices are there, and stay */
+bool graph_plan_holds(const struct head_plan *plan);
 void graph_arrays_release(struct head_core *core, struct head_graph *graph);
 /* Without an id and tasks. */
 struct head_segment *graph_segment_create(struct head_plan *plan,

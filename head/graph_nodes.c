@@ -241,8 +241,8 @@ static bool covers_join(struct cover *cover, const struct cover *other, uint64_t
         return false;
     }
     cover->hull = hull;
-    cover->writer =
-        (uint32_t)pl_max_u64(cover->writer, other->writer); /* both are written */
+    /* both are written */
+    cover->writer = (uint32_t)pl_max_u64(cover->writer, other->writer);
     return true;
 }
 

@@ -745,8 +745,8 @@ static void segment_destroy(struct head_segment *step)
         *freed = step->id;
     }
     for (uint32_t i = 0; i < step->components.count; i++) {
-        segment_destroy(
-            graph_component_at(step, i)); /* which have none: once, not deeper */
+        /* which have none: once, not deeper */
+        segment_destroy(graph_component_at(step, i));
     }
     for (size_t i = 0; i < step->operands.count; i++) {
         pl_free(((struct graph_operand *)pl_vec_at(&step->operands, i))->kept);

@@ -85,7 +85,7 @@ head_journal_stored(const struct head_journal *journal); /* batches, since the s
 
 /* Stores what was appended, gives the lease back, and ends the thread. Nothing is appended after it. */
 void head_journal_stop(struct head_journal *journal);
-void head_journal_close(
-    struct head_journal *journal); /* stopped, or never started; NULL: nothing */
+/* stopped, or never started; NULL: nothing */
+void head_journal_close(struct head_journal *journal);
 
 #endif

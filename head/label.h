@@ -38,8 +38,8 @@ struct head_label {
 struct head_labels {
     struct pl_vec items; /* struct head_label; number 1 is the first */
     uint32_t free;       /* number of a free place; 0: none */
-    uint32_t recent
-        [HEAD_LABELS_RECENT]; /* by hash: a number, whose text may be another one by now; 0: none */
+    /* by hash: a number, whose text may be another one by now; 0: none */
+    uint32_t recent[HEAD_LABELS_RECENT];
 };
 
 void head_labels_init(struct head_core *core);

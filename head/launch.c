@@ -234,9 +234,9 @@ void head_launch_skip(struct head_core *core, struct head_task *task)
     PL_CHECK(out != NULL);
     for (size_t i = 0; i < out->n_operands; i++) {
         if (out->operands[i]->fresh) {
-            out->operands[i]->mode =
-                PLASMON__V1__MODE__MODE_SCRATCH; /* made, and never sealed */
-            out->operands[kept++] = out->operands[i];
+            /* made, and never sealed */
+            out->operands[i]->mode = PLASMON__V1__MODE__MODE_SCRATCH;
+            out->operands[kept++]  = out->operands[i];
         }
     }
     out->n_operands  = kept;

@@ -67,8 +67,8 @@ struct head_record {
     /* runs one after the other that could not get what they read (reach.h) */
     uint8_t apart;
     bool planned; /* rebuild.c: it is to be run again now */
-    struct head_task
-        *task;      /* its oldest launch that is not finished: head_record_launch() */
+    /* its oldest launch that is not finished: head_record_launch() */
+    struct head_task *task;
     uint32_t kind;  /* LaunchKind: RUN, READ, GET_HOST */
     uint64_t bytes; /* of this block */
     /* who waits for its next run; NULL: nobody but those who need what it makes */

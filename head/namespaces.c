@@ -332,8 +332,8 @@ plasmon_status_t head_namespaces_read(const char *path, struct head_namespaces *
         goto end;
     }
     bytes = fread(text, 1, FILE_BYTES_MAX + 1, file);
-    if (ferror(file) !=
-        0) { /* a folder, a disk that fails: half of it would confine nobody */
+    if (ferror(file) != 0) {
+        /* a folder, a disk that fails: half of it would confine nobody */
         status =
             pl_err_set(err, pl_status_from_errno(errno),
                        "cannot read the namespaces file %s: %s", path, strerror(errno));

@@ -58,8 +58,8 @@ struct head_buffer {
      */
     uint64_t spoiled_at;
     uint64_t spoiled_by; /* .. the first one's order (spared.c) */
-    struct head_spilled
-        *spilled; /* it lies in host memory or a file (spill.h); NULL: on its device */
+    /* it lies in host memory or a file (spill.h); NULL: on its device */
+    struct head_spilled *spilled;
     bool donatable;
     /*
      * every byte in it exists elsewhere: may be dropped under memory pressure. By
@@ -75,11 +75,11 @@ struct head_buffer {
     struct pl_list instances;   /* head_instance.buffer_link */
     struct pl_list readers;     /* head_use.link: unfinished tasks that read */
     struct pl_list writers;     /* head_use.link: unfinished tasks that write */
-    struct head_places
-        *places;           /* these three lists by place, while they are long (places.h) */
+    /* these three lists by place, while they are long (places.h) */
+    struct head_places *places;
     uint32_t placed_count; /* in these lists */
-    struct head_written
-        *written; /* over what some of these wrote; the newest first (hazard.c) */
+    /* over what some of these wrote; the newest first (hazard.c) */
+    struct head_written *written;
 };
 
 /* What a task that has ended well wrote, while one before it is still unfinished that wrote there, too. */
@@ -113,11 +113,11 @@ struct head_tile {
     uint32_t label;             /* of what wrote it (label.h); 0: none */
     uint64_t order;             /* of the task that makes it */
     struct head_record *record; /* how it was made; NULL: nobody can make it again */
-    struct head_rebuilt
-        *rebuilt; /* while it is being looked at whether it must be (rebuild.c) */
+    /* while it is being looked at whether it must be (rebuild.c) */
+    struct head_rebuilt *rebuilt;
     struct pl_box box;
-    struct head_second
-        *second; /* it is to be in two places (second.c); NULL: it need not be */
+    /* it is to be in two places (second.c); NULL: it need not be */
+    struct head_second *second;
     struct head_failure *failure; /* it will never be right */
     struct pl_list instances;     /* head_instance.tile_link .. */
     uint32_t spilled;             /* .. of which so many are in memory of hosts */
@@ -171,8 +171,8 @@ struct head_array {
     /* a shadow with copies of its own: what it shows may be written in place elsewhere */
     bool apart;
     struct pl_list shadows; /* head_shadow.array_link */
-    const struct head_device
-        *root; /* an unfinished call on it holds this (roots.c); NULL: none */
+    /* an unfinished call on it holds this (roots.c); NULL: none */
+    const struct head_device *root;
 };
 
 /* What tasks update in place, and the version of it that is kept (shadow.c). */
@@ -253,8 +253,8 @@ struct head_buffer *head_buffer_create(struct head_core *core, struct head_devic
 struct head_buffer *head_buffer_restore(struct head_core *core, struct head_device *device,
                                         uint64_t id, const struct pl_box *frame,
                                         uint32_t dtype);
-bool head_tile_unreachable(
-    const struct head_tile *tile); /* nobody but who makes it holds it */
+/* nobody but who makes it holds it */
+bool head_tile_unreachable(const struct head_tile *tile);
 void head_buffer_hold(struct head_buffer *buffer);
 void head_buffer_release(struct head_core *core, struct head_buffer *buffer);
 struct head_tile *head_tile_create(struct head_core *core,

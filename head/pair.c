@@ -269,8 +269,8 @@ void head_pairs_restarted(struct head_core *core, struct head_device *device)
                  pair->epoch, NULL);
         }
         if (pair->state == HEAD_PAIR_BREAKING && pair->dst == device) {
-            pair_decided(
-                pair); /* the one that used it was fenced, and its last word was heard */
+            /* the one that used it was fenced, and its last word was heard */
+            pair_decided(pair);
         } else if (pair->state == HEAD_PAIR_CLOSED && pair->src == device) {
             tell(pair, false, PLASMON__V1__PAIR_STATE__PAIR_STAGED, pair->epoch, NULL);
         }

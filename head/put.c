@@ -90,8 +90,8 @@ plasmon_status_t head_put_admit_second(struct head_core *core, struct head_array
 
     array->put_replica = replica;
     if (status != PLASMON_OK) {
-        tile->failure =
-            head_failure_create(status, 0, 0, "%s", err->text); /* the ref exists, failed */
+        /* the ref exists, failed */
+        tile->failure = head_failure_create(status, 0, 0, "%s", err->text);
         head_tile_empty(core, tile);
         head_tile_release(core, tile);
     }

@@ -12,8 +12,8 @@ struct head_again {
     struct head_client *client; /* NULL: nobody is told */
     uint64_t id;
     struct head_group *group; /* as the old launch held it; NULL */
-    struct head_failure
-        *cause;          /* what happened to the old launch itself; NULL: to what it read */
+    /* what happened to the old launch itself; NULL: to what it read */
+    struct head_failure *cause;
     struct pl_vec waits; /* struct head_wait *: that its bytes are for */
     uint64_t submit_ns;
 };

@@ -128,10 +128,10 @@ void head_reduce_fold(struct head_core *core, struct head_array *array)
     if (partials.count == 0) {
         return;
     }
-    array->partials =
-        PL_VEC_INIT(struct head_partial); /* the folds below find nothing to fold */
-    members = head_alloc(partials.count * sizeof(*members));
-    taken   = head_alloc(partials.count * sizeof(*taken));
+    /* the folds below find nothing to fold */
+    array->partials = PL_VEC_INIT(struct head_partial);
+    members         = head_alloc(partials.count * sizeof(*members));
+    taken           = head_alloc(partials.count * sizeof(*taken));
 
     for (size_t i = 0; i < partials.count; i++) {
         const struct head_partial *first = pl_vec_at(&partials, i);

@@ -63,8 +63,8 @@ void head_buffer_stays(struct head_buffer *buffer)
 
 void head_buffer_ending(struct head_buffer *buffer)
 {
-    (void)head_buffer_leaves(
-        buffer); /* perhaps somebody still holds it: it is looked at again */
+    /* perhaps somebody still holds it: it is looked at again */
+    (void)head_buffer_leaves(buffer);
     if (!buffer->retired && !buffer->device->gone && pl_list_empty(&buffer->ending_link)) {
         pl_list_add_tail(&buffer->device->ending, &buffer->ending_link);
     }

@@ -28,8 +28,8 @@ struct head_arg {
     /* Filled while the call is being placed and started. */
     struct head_buffer *buffer; /* held */
     bool in_place;
-    struct head_tile
-        *again; /* of a record that is run again: what takes the result; NULL: nobody */
+    /* of a record that is run again: what takes the result; NULL: nobody */
+    struct head_tile *again;
 };
 
 struct head_run {
@@ -57,8 +57,8 @@ struct head_run {
     uint64_t submit_ns;
     int32_t priority;
     struct head_record *record; /* it is run again; NULL: for the first time */
-    struct head_task
-        *beside; /* beside this launch of the same call, which is well; NULL: none */
+    /* beside this launch of the same call, which is well; NULL: none */
+    struct head_task *beside;
 };
 static inline bool head_mode_writes(uint32_t mode)
 {
@@ -115,8 +115,8 @@ struct head_want {
     struct pl_box box;
     uint64_t bytes;
     const char *host; /* only on devices of this host; NULL: anywhere */
-    const struct pl_shape
-        *part_of; /* to be written: of the array of which it is a part; NULL: of none */
+    /* to be written: of the array of which it is a part; NULL: of none */
+    const struct pl_shape *part_of;
 };
 struct head_policy;
 const struct head_policy *head_policy_find(const char *name);

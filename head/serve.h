@@ -126,8 +126,8 @@ struct serve_config {
     uint32_t reach_wait_ms; /* head/reach.c; 0: HEAD_REACH_WAIT_MS */
     uint32_t node_lease_ms; /* a store that is away for longer is given up */
     uint32_t hello_wait_ms; /* how long a stream may be there without its hello; 0: 10 s */
-    struct head_metrics
-        *metrics; /* to whom serve_status_metrics() answers; NULL: nobody asks; lent */
+    /* to whom serve_status_metrics() answers; NULL: nobody asks; lent */
+    struct head_metrics *metrics;
     struct head_journal *journal; /* of serve_begin(); NULL: none */
     uint64_t log_bytes_max;       /* of the journal, between two checkpoints; 0: 32 MiB */
 };

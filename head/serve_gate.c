@@ -21,8 +21,8 @@
 struct serve_held {
     struct pl_list link;
     uint64_t batch;
-    struct rpc_stream
-        *stream; /* NULL: its stream has ended, or it is an answer to a call */
+    /* NULL: its stream has ended, or it is an answer to a call */
+    struct rpc_stream *stream;
     struct rpc_unary *call;
     uint8_t *buffer; /* NULL: the stream is closed */
     size_t length;

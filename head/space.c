@@ -251,8 +251,8 @@ void head_space_show(struct head_array *array, struct head_tile *tile, uint64_t 
         return;
     }
     if (tile->space == NULL) {
-        tile->space =
-            array->space; /* which the array holds, and arrays of no other show it */
+        /* which the array holds, and arrays of no other show it */
+        tile->space = array->space;
         tile->bytes =
             (uint64_t)pl_box_elements(&tile->box) * pl_dtype_bytes(array->shape.dtype);
         pl_list_add_tail(&tile->space->tiles, &tile->space_link);

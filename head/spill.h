@@ -267,8 +267,8 @@ plasmon_status_t head_spill_status(struct head_core *core, struct wire_arena *ar
 /* Arguments of the tasks of a frame that are still to be planned. All zero: there are none. */
 struct head_lookahead {
     const struct head_client *client;
-    struct head_next
-        *nexts; /* count of them, in the order of the tasks; the first `passed` are over */
+    /* count of them, in the order of the tasks; the first `passed` are over */
+    struct head_next *nexts;
     size_t count;
     size_t passed;
     struct pl_map unborn; /* ref -> struct head_next: there is no such ref yet */

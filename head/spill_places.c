@@ -275,8 +275,8 @@ static bool move_together(struct head_spill_host *spill)
         spill->core->steps++;
         if (spilled->offset > end && may_leave(spilled)) {
             head_spill_ask(spill, HEAD_SPILL_MOVE, spilled->buffer, end);
-            spilled->span +=
-                spilled->offset - end; /* nobody else gets any of it meanwhile */
+            /* nobody else gets any of it meanwhile */
+            spilled->span += spilled->offset - end;
             spilled->offset = end;
             hole_look(spill, pos->prev);
             hole_look(spill, pos);

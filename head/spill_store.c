@@ -271,8 +271,8 @@ void head_core_spill_up(struct head_core *core, const char *host,
     spill->config.on_demand  = config->on_demand;
     if (spill->slab != HEAD_SLAB_READY ||
         (spill->config.life != config->life && spill->slab_buffer != config->slab)) {
-        spill->config.memory_bytes =
-            config->memory_bytes; /* it was started with another size */
+        /* it was started with another size */
+        spill->config.memory_bytes = config->memory_bytes;
     }
     if (spill->config.life != config->life) {
         spill->config.life = config->life;

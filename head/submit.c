@@ -177,8 +177,8 @@ static plasmon_status_t submit_run(struct head_core *core, struct head_client *c
         one = head_arg_resolve(core, client, task->args[i], arg,
                                status == PLASMON_OK ? err : NULL);
         if (one != PLASMON_OK) {
-            pl_vec_pop(
-                &args); /* the others are still resolved: their refs must exist, failed */
+            /* the others are still resolved: their refs must exist, failed */
+            pl_vec_pop(&args);
             status = status == PLASMON_OK ? one : status;
         }
     }

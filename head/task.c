@@ -531,8 +531,8 @@ static void doom_one(struct head_core *core, struct head_task *task,
     if (failure->loss) {
         head_loss_final(core, task, failure);
     }
-    if (!is_host_copy(task) ||
-        pl_bug("head.tell_copies_early")) { /* skipped, it is none any more */
+    if (!is_host_copy(task) || pl_bug("head.tell_copies_early")) {
+        /* skipped, it is none any more */
         resolve(core, task);
     }
 }

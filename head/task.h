@@ -66,11 +66,11 @@ struct head_task {
     uint32_t peer;
     uint64_t chunk; /* SEND, RECV: its first one in the receiver's ring */
     struct head_failure *failure;
-    struct head_record
-        *record; /* held: the call that this is a launch of, if it may be run again */
+    /* held: the call that this is a launch of, if it may be run again */
+    struct head_record *record;
     struct head_root *roots; /* owned: what it holds of what it reads (roots.c) */
-    struct head_group
-        *group; /* held: what it is a part of for the client; NULL: a task of its own */
+    /* held: what it is a part of for the client; NULL: a task of its own */
+    struct head_group *group;
     struct pl_list group_link;  /* group->tasks, until it is resolved */
     struct head_plan *plan;     /* held: GRAPH */
     struct pl_list order_link;  /* core->unfinished */
@@ -107,8 +107,8 @@ struct head_operand {
     bool reads; /* the launch needs what is in there */
     bool writes;
     struct pl_box box; /* what it touches: its hazard */
-    const struct pl_box
-        *kept; /* with `reads`: what it needs of the box, and fails with; NULL: all of it */
+    /* with `reads`: what it needs of the box, and fails with; NULL: all of it */
+    const struct pl_box *kept;
     size_t kept_count;
     struct pl_view view; /* what the function sees */
     uint32_t reduce_op;
@@ -119,8 +119,8 @@ struct head_operand head_operand_whole(struct head_buffer *buffer, bool fresh, b
 struct head_piece {
     struct head_buffer *src;
     struct pl_box box;
-    int64_t shift
-        [PL_DIM_MAX]; /* the box comes so far from where it is in the source's coordinates */
+    /* the box comes so far from where it is in the source's coordinates */
+    int64_t shift[PL_DIM_MAX];
     uint32_t operand;
     bool part; /* of a large piece: in a launch of its own */
 };
@@ -143,9 +143,9 @@ struct head_launch {
     uint64_t offset;
     uint64_t length;
     uint64_t host_buffer; /* PUT_HOST, GET_HOST */
-    struct head_buffer
-        *spilled; /* .. of our own instead: it gets a place later (spill.h) */
-    bool ahead;   /* a write-back */
+    /* .. of our own instead: it gets a place later (spill.h) */
+    struct head_buffer *spilled;
+    bool ahead; /* a write-back */
     uint32_t peer;
     uint64_t pair;  /* OPEN, CLOSE, SEND, RECV: epoch of the pair; of the team: COPY, too */
     uint32_t team;  /* its number, and length is the device's rank; 0: none */
@@ -153,8 +153,8 @@ struct head_launch {
     uint64_t request;
     uint64_t order;         /* 0: the next one */
     struct head_task *twin; /* RECV: its SEND, whose failure is its own */
-    struct head_task
-        *beside; /* another launch of the same call: this one is right only if that is */
+    /* another launch of the same call: this one is right only if that is */
+    struct head_task *beside;
     uint32_t retries_max;
     struct head_group *group;
     struct head_plan *plan; /* GRAPH, with the number of the segment at the worker .. */

@@ -154,8 +154,8 @@ static void send_located(struct head_core *core, struct head_client *client,
     if (failure != NULL) {
         located.status = failure->status;
         located.text   = failure->text;
-    } else if (wait->buffer != 0 &&
-               wait->shape.dtype != 0) { /* compact: the buffer is the value */
+    } else if (wait->buffer != 0 && wait->shape.dtype != 0) {
+        /* compact: the buffer is the value */
         struct pl_box whole = pl_box_of_shape(&wait->shape);
 
         add_location(core, &locations, wait->buffer, &whole, &whole);
@@ -239,8 +239,8 @@ static void wait_done(struct head_core *core, struct head_wait *wait)
         switch (wait->kind) {
         case HEAD_WAIT_PUT_READY:
             if (status != PLASMON_OK) {
-                wait->array->put_offset =
-                    UINT64_MAX; /* nothing will be put: it has failed */
+                /* nothing will be put: it has failed */
+                wait->array->put_offset = UINT64_MAX;
             }
             head_wait_put_ready(core, client, wait->request, wait->buffer, wait->bulk,
                                 status, text);

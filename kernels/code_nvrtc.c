@@ -382,8 +382,8 @@ static plasmon_status_t program_compile(nvrtc_program_t program, struct kernel_c
     }
     if (result != 0) {
         log_take(program, log);
-        if (strstr(pl_str_text(log), "__nv_name_map") !=
-            NULL) { /* NVRTC's word for add_name() */
+        if (strstr(pl_str_text(log), "__nv_name_map") != NULL) {
+            /* NVRTC's word for add_name() */
             return pl_err_set(
                 err, PLASMON_ECOMPILE,
                 "%s: the text has no __global__ function %s, or several: write "

@@ -102,8 +102,8 @@ static plasmon_status_t library_open(const struct cuda_call *call)
                  : cuda_library_symbols(library->library, "cuFFT", names, library->symbol,
                                         PL_COUNT(names), call->err);
     if (status != PLASMON_OK) {
-        pl_free(
-            library); /* what was opened stays open, as other libraries of the toolkit do */
+        /* what was opened stays open, as other libraries of the toolkit do */
+        pl_free(library);
         return status;
     }
     plans->fft = library;

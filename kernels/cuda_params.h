@@ -27,8 +27,8 @@ struct cuda_elementwise {
     int32_t op;            /* enum kernel_op */
     uint32_t dtype[2];     /* cast: to, from */
     uint32_t bytes;        /* copy, checksum: of an element */
-    uint64_t scalar
-        [2]; /* bits of the element type; fill: the value; checksum: address of the sum */
+    /* bits of the element type; fill: the value; checksum: address of the sum */
+    uint64_t scalar[2];
 };
 
 /* Values by flat index. */

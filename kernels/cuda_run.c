@@ -461,8 +461,8 @@ plasmon_status_t kernel_cuda_run(struct kernel_cuda *cuda, struct device_stream 
     /* A library puts its work straight into the stream that it was given, and does not flush it. */
     call.kept       = !variant->blas && variant->look == NULL;
     cuda->plans.run = cuda->plans.clock;
-    if (variant->run ==
-        NULL) { /* noop and touch ended in kernel_run(): this is a missing row */
+    if (variant->run == NULL) {
+        /* noop and touch ended in kernel_run(): this is a missing row */
         return pl_err_set(err, PLASMON_ENOTSUP, "%s has no CUDA variant", function->name);
     }
     if (scratch_bytes < needed) {

@@ -118,8 +118,8 @@ static plasmon_status_t library_open(const struct cuda_call *call)
         status = solver_status(call, library->create(&library->handle), "cusolverDnCreate");
     }
     if (status != PLASMON_OK) {
-        pl_free(
-            library); /* what was opened stays open, as other libraries of the toolkit do */
+        /* what was opened stays open, as other libraries of the toolkit do */
+        pl_free(library);
         return status;
     }
     plans->solver = library;
@@ -455,8 +455,8 @@ plasmon_status_t cuda_inverse(const struct cuda_call *call)
     if (status == PLASMON_OK) {
         status = step_run(&w, step_getrs, "getrs");
     }
-    if (status ==
-        PLASMON_OK) { /* by columns it is the transpose's inverse, so by rows a's */
+    if (status == PLASMON_OK) {
+        /* by columns it is the transpose's inverse, so by rows a's */
         y      = view(&w, w.at.other, w.s.n, w.s.n, w.s.n, 1);
         status = cuda_copy(call, &call->args[0], &y);
     }

@@ -141,8 +141,8 @@ struct kernel_arg {
     uint32_t ndim;
     uint32_t reduce_op;
     int64_t dim[PL_DIM_MAX];
-    int64_t stride
-        [PL_DIM_MAX]; /* elements; row-major contiguous or a view of a larger buffer */
+    /* elements; row-major contiguous or a view of a larger buffer */
+    int64_t stride[PL_DIM_MAX];
     struct device_ptr data;
 };
 

@@ -138,8 +138,8 @@ static plasmon_status_t check_scalar(const struct kernel_function *self,
         high = 1;
     } else if (slot->dtype >= PL_I8 && slot->dtype <= PL_U32) {
         bits = pl_dtype_bytes(slot->dtype) * 8;
-        low =
-            slot->dtype % 2 == 0 ? -(INT64_C(1) << (bits - 1)) : 0; /* I8 is 2, U8 3, .. */
+        /* I8 is 2, U8 3, .. */
+        low  = slot->dtype % 2 == 0 ? -(INT64_C(1) << (bits - 1)) : 0;
         high = slot->dtype % 2 == 0 ? (INT64_C(1) << (bits - 1)) - 1
                                     : (INT64_C(1) << bits) - 1;
     } else {

@@ -90,16 +90,16 @@ struct kernel_signature {
     uint32_t node_count;
     uint16_t tensor_slot[KERNEL_SLOTS_MAX]; /* argument number -> slot */
     char text[KERNEL_SIGNATURE_BYTES_MAX + 1];
-    char names[KERNEL_SIGNATURE_BYTES_MAX +
-               2]; /* of the function, slots and symbols, NUL-terminated */
+    /* of the function, slots and symbols, NUL-terminated */
+    char names[KERNEL_SIGNATURE_BYTES_MAX + 2];
     uint32_t names_used;
 };
 
 /* What names stand for in one call. */
 struct kernel_scope {
     int64_t value[KERNEL_SYMBOLS_MAX];
-    uint8_t bound_by
-        [KERNEL_SYMBOLS_MAX]; /* argument + 1; KERNEL_SLOTS_MAX + 1: a scalar; 0: not bound */
+    /* argument + 1; KERNEL_SLOTS_MAX + 1: a scalar; 0: not bound */
+    uint8_t bound_by[KERNEL_SYMBOLS_MAX];
 };
 
 /* A C identifier of at most KERNEL_NAME_BYTES_MAX bytes. */

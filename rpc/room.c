@@ -114,8 +114,8 @@ static struct {
     int wake; /* an eventfd: somebody waits, or the end */
 } room = {.lock = PTHREAD_MUTEX_INITIALIZER, .epoll = -1, .wake = -1};
 static struct guest guests[RPC_DESCRIPTORS_MAX]; /* by descriptor; the lock's, too */
-static pthread_mutex_t life =
-    PTHREAD_MUTEX_INITIALIZER; /* over the beginning and the end, outside of the lock */
+/* over the beginning and the end, outside of the lock */
+static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 
 /* ------------------------------------------------------------------------ what was said */
 

@@ -32,8 +32,8 @@ void rpc_loop_run(struct rpc_loop *loop);
 plasmon_status_t rpc_loop_start(struct rpc_loop *loop,
                                 const char *thread_name) PL_MUST_CHECK;
 void rpc_loop_stop(struct rpc_loop *loop); /* any thread; returns at once */
-void rpc_loop_destroy(
-    struct rpc_loop *loop); /* joins; everything made on it must have been destroyed */
+/* joins; everything made on it must have been destroyed */
+void rpc_loop_destroy(struct rpc_loop *loop);
 /* Run fn on the loop's thread soon. Any thread. */
 void rpc_loop_post(struct rpc_loop *loop, void (*fn)(void *user), void *user);
 /* Called on the loop's thread about every interval_ms while the loop runs. */
@@ -115,16 +115,16 @@ struct rpc_method {
     bool whole_cluster;
 };
 struct rpc_server_config {
-    const char *const *
-        addresses; /* "unix:/path", "127.0.0.1:0", "[::]:4711"; NULL-terminated; may be NULL */
-    const char
-        *token; /* "" or NULL: none needed. Else every call but health must carry it .. */
+    /* "unix:/path", "127.0.0.1:0", "[::]:4711"; NULL-terminated; may be NULL */
+    const char *const *addresses;
+    /* "" or NULL: none needed. Else every call but health must carry it .. */
+    const char *token;
     /* .. or this one, which it was until now; "" or NULL: none. Only with a token */
     const char *token_before;
-    const char *const *
-        tokens; /* .. or one of these, confined; NULL-terminated; NULL: none. Lent until destroyed */
-    struct trust_source
-        *tls; /* NULL: TCP is in the clear. Lent until the server is destroyed */
+    /* .. or one of these, confined; NULL-terminated; NULL: none. Lent until destroyed */
+    const char *const *tokens;
+    /* NULL: TCP is in the clear. Lent until the server is destroyed */
+    struct trust_source *tls;
     const struct rpc_method *methods;
     size_t method_count;
     void *user;

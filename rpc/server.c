@@ -245,8 +245,8 @@ static void slot_refuse_unknown(struct server_slot *taken)
 static void slot_called(struct rpc_tag *tag, bool ok)
 {
     struct server_slot *slot = pl_container_of(tag, struct server_slot, tag);
-    struct server_slot taken =
-        *slot; /* so that the slot can be posted before its call is handled */
+    /* so that the slot can be posted before its call is handled */
+    struct server_slot taken = *slot;
 
     if (!ok) { /* shutting down */
         slot_free(slot);

@@ -3,8 +3,8 @@
 
 plasmon_status_t rpc_stream_send(struct rpc_stream *stream, uint8_t *buffer, size_t length)
 {
-    rpc_buffer_of(buffer)->length =
-        length; /* the caller may have asked for more than it filled */
+    /* the caller may have asked for more than it filled */
+    rpc_buffer_of(buffer)->length = length;
     return stream->impl->send(stream, buffer, length);
 }
 

@@ -182,8 +182,8 @@ static void stream_receive_again(struct rpc_late *late)
 
     pl_mutex_lock(&stream->lock);
     if (!stream->over) {
-        rpc_stream_receive_locked(
-            stream); /* even when nobody wants more: the end must be seen */
+        /* even when nobody wants more: the end must be seen */
+        rpc_stream_receive_locked(stream);
     }
     rpc_stream_batch_done_unlock(stream);
 }

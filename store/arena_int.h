@@ -44,8 +44,8 @@ struct store_arena {
     struct arena_block **granules;
     uint64_t *granule_bits;
     uint64_t granule_count; /* a multiple of 64 */
-    uint64_t edges
-        [STORE_ARENA_POOLS]; /* where the pool grows: the end of pool 0, the start of pool 1 */
+    /* where the pool grows: the end of pool 0, the start of pool 1 */
+    uint64_t edges[STORE_ARENA_POOLS];
     uint32_t chunk_counts[STORE_ARENA_POOLS];
     uint64_t bytes_total;
     uint64_t bytes_used;

@@ -381,8 +381,8 @@ static plasmon_status_t devices_add(struct store_daemon *daemon, struct pl_err *
         cpus = gpus > 0 ? 0 : 2;
     }
     if (daemon->options->embedded && gpus > 0) {
-        cpus =
-            0; /* a private cluster has one worker a GPU; CPU devices are for where there is none */
+        /* a private cluster has one worker a GPU; CPU devices are for where there is none */
+        cpus = 0;
     }
     if (cpus + gpus == 0) {
         return pl_err_set(err, PLASMON_EINVAL, "no device to serve: give --cpu-devices");
@@ -414,8 +414,8 @@ static plasmon_status_t daemon_start(struct store_daemon *daemon, struct pl_err 
         return pl_err_set(err, status, "signalfd: %s", pl_status_text(status));
     }
     if (daemon->options->embedded) {
-        status = embedded_start(
-            daemon, err); /* first: head and client start while we look for devices */
+        /* first: head and client start while we look for devices */
+        status = embedded_start(daemon, err);
     }
     if (status == PLASMON_OK) {
         daemon->host.buffer_bytes_max = daemon->options->host_memory != 0

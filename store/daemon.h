@@ -59,13 +59,13 @@ struct store_uplink {
     void (*give_fd)(void *user, int fd); /* takes fd */
     /* Have the head move what lies only here. false: it cannot be asked; end at once. */
     bool (*leave)(void *user, uint32_t deadline_ms);
-    void (*ending)(
-        void *user); /* the host is about to end: a lost connection is no news any more */
+    /* the host is about to end: a lost connection is no news any more */
+    void (*ending)(void *user);
     /* *out_incarnation: whom to fence; 0: whoever runs. */
     enum store_uplink_event (*next)(void *user, uint32_t *out_host_device,
                                     uint32_t *out_incarnation);
-    const char *(*refusal)(
-        void *user); /* after STORE_UPLINK_REFUSED; lasts as long as the uplink */
+    /* after STORE_UPLINK_REFUSED; lasts as long as the uplink */
+    const char *(*refusal)(void *user);
 };
 
 /*

@@ -46,8 +46,8 @@ static plasmon_status_t lane_make(struct store_host_device *device)
     if (status != PLASMON_OK) {
         return status;
     }
-    status =
-        pl_fd_map(lane->fd, STORE_LANE_DATA, 1, &memory); /* the words are all we look at */
+    /* the words are all we look at */
+    status = pl_fd_map(lane->fd, STORE_LANE_DATA, 1, &memory);
     if (status != PLASMON_OK) {
         pl_fd_close(&lane->fd);
         return status;

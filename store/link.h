@@ -35,8 +35,8 @@ plasmon_status_t store_link_send(struct store_link *link, struct store_control *
                                  const int *fds, unsigned fd_count) PL_MUST_CHECK;
 /* Send what is queued, as far as the socket takes it. */
 plasmon_status_t store_link_flush(struct store_link *link) PL_MUST_CHECK;
-bool store_link_pending(
-    const struct store_link *link); /* wants to know when it is writable */
+/* wants to know when it is writable */
+bool store_link_pending(const struct store_link *link);
 /*
  * One message. EAGAIN: none there. Else err says why: ECLOSED: end of file; EMALFORMED, EVERSION:
  * not one of ours; ELIMIT: no descriptor is left for the one that came with it, and the message is

@@ -16,9 +16,9 @@
 struct store_spawn {
     const char *path;
     char *const *argv; /* NULL-terminated */
-    const char *const
-        *environ_add; /* "NAME=value", on top of our own; NULL-terminated; may be NULL */
-    const int *fds;   /* become 3, 4, .. in the child; borrowed */
+    /* "NAME=value", on top of our own; NULL-terminated; may be NULL */
+    const char *const *environ_add;
+    const int *fds; /* become 3, 4, .. in the child; borrowed */
     unsigned fd_count;
     int stdout_fd; /* -1: as ours */
 };

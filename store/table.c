@@ -245,8 +245,8 @@ void store_table_free(struct store_table *table, uint32_t slot)
     shared_store32(&entry->state, STORE_FREE);
 
     entry_read(entry, &fields);
-    fields.generation =
-        (fields.generation + 1) & GENERATION_MASK; /* the next that may come */
+    /* the next that may come */
+    fields.generation = (fields.generation + 1) & GENERATION_MASK;
     shared_store64(entry, *(const uint64_t *)(const void *)&fields);
     shared_store32(&entry->checksum, store_entry_checksum(&fields));
 }

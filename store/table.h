@@ -127,10 +127,10 @@ struct store_table {
 struct store_pins {
     uint64_t magic;
     _Atomic uint64_t owner_pid; /* 0: free; the store clears the page of a dead reader */
-    _Atomic uint64_t
-        high; /* pins at and above this index were never used; only grows, so that scans are short */
-    _Atomic uint64_t
-        pin[STORE_PIN_MAX]; /* (host_device + 1) << 48 | slot << 24 | generation; 0: none */
+    /* pins at and above this index were never used; only grows, so that scans are short */
+    _Atomic uint64_t high;
+    /* (host_device + 1) << 48 | slot << 24 | generation; 0: none */
+    _Atomic uint64_t pin[STORE_PIN_MAX];
 };
 #define STORE_PINS_MAGIC 0x706c736d706e3031ull
 

@@ -95,8 +95,8 @@ struct store_timeline {
     struct store_phases phases;                 /* of the worker's start */
     struct store_word stream[STORE_STREAM_MAX]; /* written by the device */
     struct store_word begun[STORE_STREAM_MAX];  /* written by the device */
-    struct store_word stage_ready
-        [STORE_STAGE_SLOTS]; /* chunk number + 1 that lies in the slot; by the sender's device */
+    /* chunk number + 1 that lies in the slot; by the sender's device */
+    struct store_word stage_ready[STORE_STAGE_SLOTS];
     struct store_word stage_taken; /* chunks taken out, in order; by this device */
     /* seq << STORE_RING_SEQ_SHIFT | STORE_RING_FAILED | stream */
     uint64_t ring[STORE_RING];

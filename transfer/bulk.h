@@ -49,8 +49,8 @@ struct transfer_bulk_config {
     const char *listen;        /* "ADDRESS" or "[ADDRESS]" of the interface; numeric */
     uint16_t port_first;       /* 0: any port */
     uint16_t port_last;
-    const char
-        *tls_cert; /* files, all or none of them: TLS 1.3, both sides with certificates */
+    /* files, all or none of them: TLS 1.3, both sides with certificates */
+    const char *tls_cert;
     const char *tls_key;
     const char *tls_ca;
     const struct transfer_bulk_access_ops *access; /* for clients; NULL: none may come */

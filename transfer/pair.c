@@ -521,8 +521,8 @@ plasmon_status_t transfer_pair_stage(struct transfer_pairs *pairs,
     *out_first = 0;
     pl_mutex_lock(&pairs->lock);
     pair = pair_find_locked(pairs, key);
-    if (pair != NULL &&
-        pair->on.broken) { /* else it never carried anything, or carries nothing */
+    if (pair != NULL && pair->on.broken) {
+        /* else it never carried anything, or carries nothing */
         *out_first = transfer_lane_first_lost(lane, &pair->on);
         transfer_lane_stage(lane, &pair->on);
         pair_watch_nudge_locked(pairs);

@@ -46,8 +46,8 @@ struct pair {
 struct lane {
     struct transfer_lane on;      /* pairs->lock */
     struct device_stream *stream; /* of operations */
-    struct device_stream
-        *told; /* of the words that say that they ended; NULL: the launches' */
+    /* of the words that say that they ended; NULL: the launches' */
+    struct device_stream *told;
     struct device_event *mark;    /* the last operation */
     struct device_stream *staged; /* for the host route */
     bool room_wanted;             /* pairs->lock; somebody found none */

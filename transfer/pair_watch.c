@@ -362,10 +362,10 @@ void *pair_watch_run(void *user)
     pl_mutex_lock(&pairs->lock);
     while (!pairs->stop) {
         uint64_t now_ns = pl_now_ns();
-        uint64_t seen =
-            words_sum(pairs); /* first: what changes from here on is looked at again */
-        bool check = now_ns - checked_ns > LOOK_CHECK_NS;
-        bool room  = false;
+        /* first: what changes from here on is looked at again */
+        uint64_t seen = words_sum(pairs);
+        bool check    = now_ns - checked_ns > LOOK_CHECK_NS;
+        bool room     = false;
 
         __atomic_store_n(&pairs->nudged, false, __ATOMIC_RELAXED);
         checked_ns = check ? now_ns : checked_ns;

@@ -507,8 +507,8 @@ plasmon_status_t trust_renew(const char *dir, const char *name, int64_t ends_s,
         return status;
     }
     status = read_certificate(dir, name, &leaf, err);
-    if (status == PLASMON_OK && X509_verify(leaf, authority.key) !=
-                                    1) { /* else we would vouch for what others wrote */
+    if (status == PLASMON_OK && X509_verify(leaf, authority.key) != 1) {
+        /* else we would vouch for what others wrote */
         ERR_clear_error();
         status = pl_err_set(err, PLASMON_EAUTH, "%s/%s.crt is not of the CA in %s", dir,
                             name, dir);

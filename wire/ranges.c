@@ -20,8 +20,8 @@ plasmon_status_t wire_ranges_add(struct wire_ranges *ranges, uint64_t number)
 
     if (ranges->items.count > 0) {
         range = pl_vec_at(&ranges->items, ranges->items.count - 1);
-        if (number - range->first <
-            range->count) { /* it is there; wraps to a large number when below */
+        if (number - range->first < range->count) {
+            /* it is there; wraps to a large number when below */
             return PLASMON_OK;
         }
         if (number - range->first == range->count) {

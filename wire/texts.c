@@ -33,8 +33,8 @@ static void value_clean(const ProtobufCFieldDescriptor *field, void *value)
         return;
     }
     if (field->type == PROTOBUF_C_TYPE_STRING) {
-        text_clean(
-            value); /* the default, which is not ours, is empty: nothing is written */
+        /* the default, which is not ours, is empty: nothing is written */
+        text_clean(value);
     } else {
         wire_texts_clean(value);
     }

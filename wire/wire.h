@@ -87,8 +87,8 @@ struct wire_arena {
 plasmon_status_t wire_arena_init(struct wire_arena *arena, size_t bytes_max) PL_MUST_CHECK;
 void wire_arena_finish(struct wire_arena *arena);
 void wire_arena_reset(struct wire_arena *arena);
-void *wire_arena_alloc(struct wire_arena *arena, size_t bytes)
-    PL_MUST_CHECK; /* zeroed, 16-aligned; NULL over the cap */
+/* zeroed, 16-aligned; NULL over the cap */
+void *wire_arena_alloc(struct wire_arena *arena, size_t bytes) PL_MUST_CHECK;
 char *wire_arena_text(struct wire_arena *arena,
                       const char *text) PL_MUST_CHECK; /* a copy; NULL as above */
 

@@ -36,8 +36,8 @@ struct worker_bulk_clients {
     bool direct;           /* the host reaches the device's memory */
     struct store_pins *pins;
 
-    _Atomic uint64_t
-        epoch; /* of the head that calls us `index`; 0: none yet. Release; pairs with a request's acquire */
+    /* of the head that calls us `index`; 0: none yet. Release; pairs with a request's acquire */
+    _Atomic uint64_t epoch;
     _Atomic uint32_t index;
     _Atomic uint64_t transfers;
     _Atomic uint64_t bytes;

@@ -112,8 +112,8 @@ void worker_core_failed(struct worker_core *core, uint64_t seq, plasmon_status_t
             if (launch->seq == seq) {
                 if (store_timeline_done(core->timeline, seq) &&
                     pl_fault_point("worker.die_of_failure")) {
-                    (void)raise(
-                        SIGKILL); /* the word is out, and nobody heard of the failure */
+                    /* the word is out, and nobody heard of the failure */
+                    (void)raise(SIGKILL);
                 }
                 worker_launch_fail(launch, status, "%s", text);
                 if (!pl_bug("worker.forget_failures")) {

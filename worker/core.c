@@ -209,8 +209,8 @@ static void launch_starve(struct worker_core *core, uint64_t seq)
     if (core->waits_memory) {
         worker_front_starved(core, core->queue.first);
     } else if (core->waits_chunk) {
-        core->queue.first->starved =
-            false; /* the head has answered; it may have to be told again */
+        /* the head has answered; it may have to be told again */
+        core->queue.first->starved = false;
     }
 }
 
@@ -364,8 +364,8 @@ void worker_core_resume(struct worker_core *core)
 {
     assert(core->holds > 0);
     core->holds--;
-    core->waits_quiet =
-        core->queue.first != NULL; /* nobody has looked at the front since */
+    /* nobody has looked at the front since */
+    core->waits_quiet = core->queue.first != NULL;
 }
 
 bool worker_core_wants_poll(const struct worker_core *core)

@@ -474,11 +474,11 @@ struct worker_core_config {
      */
     bool words_cheap;
     bool lone; /* no other device of this host watches our words */
-    struct store_timeline *const
-        *timelines; /* one a host device; may hold NULL for devices that are not up */
+    /* one a host device; may hold NULL for devices that are not up */
+    struct store_timeline *const *timelines;
     struct store_table *const *tables; /* one a host device; own one is written */
-    struct store_pins *const *
-        readers; /* STORE_READER_MAX pages; NULL where there is none; may change between calls */
+    /* STORE_READER_MAX pages; NULL where there is none; may change between calls */
+    struct store_pins *const *readers;
     /* from here on all are NULL; may change between calls. NULL: unknown */
     const uint32_t *readers_end;
     /*
@@ -586,10 +586,10 @@ void worker_core_transfer_times(const struct worker_core *core, struct wire_aren
 /* Likewise how long functions waited in the queue, and its front, by cause. */
 void worker_core_queue_times(const struct worker_core *core, struct wire_arena *arena,
                              Plasmon__V1__WorkerStats *out);
-bool worker_core_idle(
-    const struct worker_core *core); /* nothing queued, nothing unfinished */
-bool worker_core_many(
-    const struct worker_core *core); /* more than PL_LINGER_MANY are on the device */
+/* nothing queued, nothing unfinished */
+bool worker_core_idle(const struct worker_core *core);
+/* more than PL_LINGER_MANY are on the device */
+bool worker_core_many(const struct worker_core *core);
 /* Bit i: the front waits until host device i publishes something, whose doorbell must make us advance. */
 uint64_t worker_core_waits_for(const struct worker_core *core);
 /*

@@ -245,14 +245,14 @@ struct worker_stream {
     uint64_t paced_ns;
     /* marks.c: the launch that each is behind; a ring, growing */
     uint64_t marks[WORKER_MARKS];
-    uint64_t mark_words
-        [WORKER_MARKS]; /* ... and the write of the stream's word up to this one */
+    /* ... and the write of the stream's word up to this one */
+    uint64_t mark_words[WORKER_MARKS];
     bool mark_pipeline[WORKER_MARKS]; /* ... and who waits for it is marked, too */
     uint32_t mark_count;
-    uint64_t joined
-        [STORE_STREAM_MAX]; /* everything in stream i up to this seq is before what comes here next */
-    uint64_t joined_word
-        [STORE_STREAM_MAX]; /* ... and so is the write of stream i's word up to this one */
+    /* everything in stream i up to this seq is before what comes here next */
+    uint64_t joined[STORE_STREAM_MAX];
+    /* ... and so is the write of stream i's word up to this one */
+    uint64_t joined_word[STORE_STREAM_MAX];
 };
 
 /* A word of another device, and what to wait for. */
@@ -625,8 +625,8 @@ uint32_t worker_host_device_of(const struct worker_core *core,
 uint64_t worker_stream_word(const struct worker_core *core, uint32_t stream);
 bool worker_stream_idle(const struct worker_core *core, uint32_t stream);
 bool worker_streams_quiet(const struct worker_core *core); /* everything enqueued is over */
-bool worker_front_quiet(
-    struct worker_core *core); /* it is; if not, the front waits for that */
+/* it is; if not, the front waits for that */
+bool worker_front_quiet(struct worker_core *core);
 uint32_t worker_stream_choose(struct worker_core *core,
                               struct worker_launch *launch); /* once; then the same */
 uint64_t worker_piece_bytes(const struct worker_launch *launch,
@@ -664,8 +664,8 @@ void worker_stream_before_work(struct worker_core *core, const struct worker_lau
 void worker_stream_flush(struct worker_core *core,
                          uint32_t stream); /* of launches; no word */
 void worker_streams_flush(struct worker_core *core);
-void worker_doorbells_ring(
-    struct worker_core *core); /* for what was published since they rang */
+/* for what was published since they rang */
+void worker_doorbells_ring(struct worker_core *core);
 
 /* graph.c, graph_bind.c, graph_replay.c */
 plasmon_status_t worker_graph_take(struct worker_core *core,
@@ -820,11 +820,11 @@ plasmon_status_t worker_pairs_take(struct worker_core *core,
                                    const Plasmon__V1__WorkerCommand *command,
                                    struct pl_err *err);
 void worker_pairs_finish(struct worker_core *core);
-bool worker_pairs_used(
-    const struct worker_core *core); /* is any opening, open or ending? */
+/* is any opening, open or ending? */
+bool worker_pairs_used(const struct worker_core *core);
 bool worker_launch_is_pairs(const struct worker_launch *launch); /* OPEN or CLOSE */
-bool worker_launch_is_joint(
-    const struct worker_launch *launch); /* COPY that a team may do */
+/* COPY that a team may do */
+bool worker_launch_is_joint(const struct worker_launch *launch);
 /* A part that the others will not meet: somebody has to hear of that. */
 void worker_joint_failed(struct worker_core *core, const struct worker_launch *launch);
 plasmon_status_t worker_joint_enqueue(struct worker_core *core,

@@ -323,16 +323,16 @@ static void on_tick(void *user)
         worker_core_look_for_gone(daemon->core);
     }
     worker_sources_tick(&daemon->executor.sources); /* others wait for what it shows */
-    if (!daemon
-             ->devices_known) { /* others may wait for us to see what we do not wait for */
+    if (!daemon->devices_known) {
+        /* others may wait for us to see what we do not wait for */
         devices_refresh(daemon);
         if (daemon->devices_known) {
             pl_fd_raise(daemon->executor.notify_fd);
         }
     }
     if (worker_core_wants_poll(daemon->core)) {
-        pl_fd_raise(
-            daemon->executor.notify_fd); /* from now on it looks every millisecond */
+        /* from now on it looks every millisecond */
+        pl_fd_raise(daemon->executor.notify_fd);
     }
 }
 

@@ -521,8 +521,8 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
         return;
     }
     worker_buffers_enqueued(core, launch);
-    if (launch->seq >
-        core->timeline->enqueued) { /* not one that comes again after a restart */
+    if (launch->seq > core->timeline->enqueued) {
+        /* not one that comes again after a restart */
         store_timeline_publish(core->timeline, launch->seq, stream);
         core->published = true;
     }

@@ -58,8 +58,8 @@ struct worker_executor {
     int bell_fd;   /* likewise: who looks at words has to begin with it (watch.h) */
 
     struct worker_core *core;
-    struct device_graph
-        *recording; /* branches are streams WORKER_BRANCH .. while it records */
+    /* branches are streams WORKER_BRANCH .. while it records */
+    struct device_graph *recording;
     struct worker_inline puts;
     struct worker_inline reads;
     struct worker_lanes lanes;

@@ -63,8 +63,8 @@ static void branch_scratch_take(struct worker_graph *graph, uint32_t branch, uin
 
 static void bytes_sum(struct worker_graph *graph)
 {
-    graph->bytes =
-        pl_round_up(graph->temp_bytes, 256) + WORKER_GRAPH_TAG_BYTES; /* never 0: bound */
+    /* never 0: bound */
+    graph->bytes = pl_round_up(graph->temp_bytes, 256) + WORKER_GRAPH_TAG_BYTES;
     for (uint32_t b = 0; b < graph->branch_count; b++) {
         graph->bytes += graph->branch_scratch[b];
     }

@@ -13,8 +13,8 @@
 #define WORKER_GRAPH_TAG_BYTES 256u
 
 struct graph_node {
-    struct worker_launch
-        *launch; /* function, operands, scalars of the launch that was bound last */
+    /* function, operands, scalars of the launch that was bound last */
+    struct worker_launch *launch;
     uint32_t *after;
     uint32_t after_count;
     uint32_t branch;

@@ -12,8 +12,8 @@ struct worker_host_buffer {
     uint64_t id;
     uint64_t bytes;
     void *memory;
-    _Atomic uint64_t
-        locked; /* bytes from the beginning; release by the thread, acquire by who names them */
+    /* bytes from the beginning; release by the thread, acquire by who names them */
+    _Atomic uint64_t locked;
     uint64_t told; /* .. that the store knows of */
     enum host_buffer_state state;
     bool dropping;           /* or to be dropped as soon as the thread is through with it */

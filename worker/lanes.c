@@ -116,8 +116,8 @@ static plasmon_status_t lane_add(struct worker_lanes *lanes, int fd)
     status = pl_fault_point("worker.lane_register")
                  ? PLASMON_ENOMEM
                  : device_host_register(lanes->device, memory, STORE_LANE_BYTES);
-    if (status !=
-        PLASMON_OK) { /* too much is pinned: its client uses messages, and everybody else goes on */
+    if (status != PLASMON_OK) {
+        /* too much is pinned: its client uses messages, and everybody else goes on */
         pl_warn("worker", "a client's lane cannot be pinned: %s", pl_status_text(status));
         __atomic_store_n(&lane->shared->closed, 1, __ATOMIC_RELEASE);
         status = PLASMON_OK;

@@ -139,8 +139,8 @@ static void chunk_map_locked(struct worker_memory *memory, uint32_t host_device,
     }
 
     chunk = chunk_find_locked(memory, host_device, copy.offset);
-    PL_CHECK(chunk != NULL &&
-             chunk->state == CHUNK_MAPPING); /* chunks are never taken away */
+    /* chunks are never taken away */
+    PL_CHECK(chunk != NULL && chunk->state == CHUNK_MAPPING);
     chunk->state = status == PLASMON_OK ? CHUNK_MAPPED : CHUNK_REFUSED;
     pl_fd_close(&chunk->fd);
     pl_cond_broadcast(&memory->changed);

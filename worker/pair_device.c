@@ -176,8 +176,8 @@ void worker_pairs_environment(const char *address, uint32_t host_device)
                 "private one in NCCL_SOCKET_IFNAME",
                 address);
     }
-    if (split != NULL &&
-        strcmp(split, "1") == 0) { /* tests: over the network on one host */
+    if (split != NULL && strcmp(split, "1") == 0) {
+        /* tests: over the network on one host */
         (void)snprintf(name, sizeof(name), "plasmon-device-%u", host_device);
         (void)setenv("NCCL_HOSTID", name, 0);
     }

@@ -319,8 +319,8 @@ void worker_core_pair_opened(struct worker_core *core, const struct worker_pair_
     if (pair == NULL || pair->key.epoch != key->epoch) {
         return;
     }
-    if (status !=
-        PLASMON_OK) { /* that its OPEN failed makes the head say that it is broken */
+    if (status != PLASMON_OK) {
+        /* that its OPEN failed makes the head say that it is broken */
         pair->state  = WORKER_PAIR_NONE;
         pair->broken = pl_max_u64(pair->broken, key->epoch);
         open_fail(core, pair, status, text);

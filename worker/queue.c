@@ -177,8 +177,8 @@ static bool front_ready(struct worker_core *core, struct worker_launch *launch)
         if (worker_pairs_used(core) && !worker_front_quiet(core)) {
             return false;
         }
-        worker_streams_flush(
-            core); /* else words are behind a call that may take until others go on */
+        /* else words are behind a call that may take until others go on */
+        worker_streams_flush(core);
     }
     if (!room_for(core, launch)) {
         return false;

@@ -61,8 +61,8 @@ struct retired {
 struct reused {
     uint64_t offset;
     uint64_t bytes;
-    uint64_t behind
-        [STORE_STREAM_MAX]; /* last launch of each stream that uses what was there; 0: none */
+    /* last launch of each stream that uses what was there; 0: none */
+    uint64_t behind[STORE_STREAM_MAX];
 };
 
 /* A part of a buffer that an earlier incarnation had retired, and that nothing else lies in. */

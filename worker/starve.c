@@ -165,8 +165,8 @@ plasmon_status_t worker_front_relieve(struct worker_core *core,
         pl_err_init(&why);
         if (ops->get_host(core->config.user, stream, entry->offset, relief->host_buffer,
                           relief->offset, entry->bytes, &why) != PLASMON_OK) {
-            status =
-                PLASMON_EDEVMEM; /* whatever it is: EAGAIN would say that the front needs nothing */
+            /* whatever it is: EAGAIN would say that the front needs nothing */
+            status = PLASMON_EDEVMEM;
         }
     }
     if (status != PLASMON_OK) {

@@ -24,8 +24,8 @@ struct worker_trace_base {
 struct worker_trace_span {
     struct device_event *begin;
     struct device_event *end;
-    struct worker_trace_base
-        *base; /* a reference while in use; NULL: the device has the host's clock */
+    /* a reference while in use; NULL: the device has the host's clock */
+    struct worker_trace_base *base;
     uint64_t enqueued_ns;
 };
 

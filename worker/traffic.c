@@ -58,8 +58,8 @@ void worker_traffic_count(struct worker_core *core, struct worker_launch *launch
     if (worker_launch_is_function(launch)) {
         return; /* a piece of what it changes: its time is the function's */
     }
-    if (launch->pair ==
-        NULL) { /* pieces from several devices: the first one has the time */
+    if (launch->pair == NULL) {
+        /* pieces from several devices: the first one has the time */
         pair->in_flight++;
         launch->pair      = pair;
         launch->moving_ns = now_of(core);

@@ -81,8 +81,8 @@ void worker_where_ask_all(void)
     if (threads == NULL) {
         return;
     }
-    while ((entry = readdir(threads)) !=
-           NULL) { /* one after the other: stacks are not mixed up */
+    while ((entry = readdir(threads)) != NULL) {
+        /* one after the other: stacks are not mixed up */
         pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 
         if (tid > 0 && tid != own && tgkill(getpid(), tid, SIGUSR1) == 0) {

@@ -98,8 +98,8 @@ struct chaos_board {
     _Atomic bool stop;
     _Atomic uint32_t tell; /* counted up: each client writes to its log what it is at */
     _Atomic uint64_t store_kills;
-    _Atomic int
-        number[STRESS_DEVICES_MAX]; /* in the cluster, of the devices that there are now */
+    /* in the cluster, of the devices that there are now */
+    _Atomic int number[STRESS_DEVICES_MAX];
     /* Faults with that cost that have begun, and that are over and mended. */
     _Atomic uint64_t begun[CHAOS_COSTS], ended[CHAOS_COSTS];
     struct chaos_slot slot[CHAOS_CLIENTS_MAX];

@@ -122,8 +122,8 @@ static bool worker_is_left(const struct chaos *chaos, const struct chaos_fault *
     uint32_t hit = more;
 
     for (uint32_t i = 0; i < count; i++) {
-        hit +=
-            others[i].active && kinds[others[i].kind].on_device; /* at most one on each */
+        /* at most one on each */
+        hit += others[i].active && kinds[others[i].kind].on_device;
     }
     return hit < chaos->cluster.devices;
 }

@@ -59,8 +59,8 @@ static uint32_t gauss(struct graphs_graph *graph, int64_t width, double sigma)
 struct reference {
     int64_t n;
     const float *image, *weight_small, *weight_large, *weight_unsharp;
-    float
-        *large; /* [n][n]: fp64 values rounded once, which is less than the bound by far */
+    /* [n][n]: fp64 values rounded once, which is less than the bound by far */
+    float *large;
     double low, high;
     const struct graphs_expect *expect;
     double *row_low, *row_high;

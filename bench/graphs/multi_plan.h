@@ -37,16 +37,16 @@ struct graphs_operation {
     uint32_t step;          /* a launch */
     uint32_t array, from;   /* a copy: from that device */
     uint64_t offset, bytes; /* a copy */
-    uint32_t wait
-        [GRAPHS_QUEUES_MAX]; /* the latest operation of that queue that this waits for, or GRAPHS_NONE */
+    /* the latest operation of that queue that this waits for, or GRAPHS_NONE */
+    uint32_t wait[GRAPHS_QUEUES_MAX];
     bool is_awaited;
     void *done; /* for who plays: an event */
 };
 struct graphs_cell {
     bool valid[GRAPHS_DEVICES_MAX];
     uint32_t writer[GRAPHS_DEVICES_MAX]; /* operation of this list that wrote it there */
-    uint32_t reader[GRAPHS_DEVICES_MAX]
-                   [GRAPHS_QUEUES_MAX]; /* since: the last of each queue */
+    /* since: the last of each queue */
+    uint32_t reader[GRAPHS_DEVICES_MAX][GRAPHS_QUEUES_MAX];
 };
 struct graphs_plan {
     const struct graphs_graph *graph;

@@ -131,8 +131,8 @@ struct play {
     struct plasmon_ref **outputs;   /* of these, what a run waits for */
     void *got;                      /* room for one of them */
     struct plasmon_graph *recorded; /* replay */
-    struct plasmon_ref *
-        *recorded_refs; /* what it was recorded with; NULL: a temporary of its own */
+    /* what it was recorded with; NULL: a temporary of its own */
+    struct plasmon_ref **recorded_refs;
     struct plasmon_graph_binding *bindings;
 };
 

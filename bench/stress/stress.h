@@ -149,8 +149,8 @@ void stress_step_apply(struct stress_thread *thread, const struct stress_step *s
 void stress_show(const struct stress_array *array, const struct stress_view *view,
                  uint64_t *out);
 void stress_describe(const struct stress_step *step, char out[STRESS_LINE_BYTES]);
-void stress_array_drop(
-    struct stress_array *array); /* of the model; the ref is gone already */
+/* of the model; the ref is gone already */
+void stress_array_drop(struct stress_array *array);
 
 /* ----------------------------------------------------------------------- on the cluster */
 
@@ -214,8 +214,8 @@ struct stress_ground {
     uint32_t source_count;
     uint64_t large_bytes; /* the most that one object has */
 
-    _Atomic int number
-        [STRESS_DEVICES_MAX]; /* of a device in the cluster: it changes when a host is replaced */
+    /* of a device in the cluster: it changes when a host is replaced */
+    _Atomic int number[STRESS_DEVICES_MAX];
     _Atomic uint64_t compared, excused; /* elements; reads that failed as they may */
     struct stress_coverage covered;
     pthread_mutex_t source_lock;

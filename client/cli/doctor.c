@@ -154,8 +154,8 @@ static void look_at_library(const char *what, const char *const *names, const ch
 
         if (library != NULL) {
             tell(true, false, what, "%s", names[i]);
-            (void)dlclose(
-                library); /* it stays: what it allocated when it was loaded it never frees */
+            /* it stays: what it allocated when it was loaded it never frees */
+            (void)dlclose(library);
             return;
         }
         (void)snprintf(tried + strlen(tried), sizeof(tried) - strlen(tried), "%s%s",

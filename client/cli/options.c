@@ -158,8 +158,8 @@ static int parse_option(const struct cli_command *command, int argc, char **argv
         value = equals != NULL         ? equals + 1
                 : *io_index + 1 < argc ? argv[++*io_index]
                                        : NULL;
-        if (value == NULL ||
-            value[0] == '\0') { /* a variable of a script that is not set, say */
+        if (value == NULL || value[0] == '\0') {
+            /* a variable of a script that is not set, say */
             return cli_usage(command, "%s wants a value: %s", option->name, option->value);
         }
     }

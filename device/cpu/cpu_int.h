@@ -33,8 +33,8 @@
  */
 struct device_cpu_progress {
     _Atomic uint32_t refs;
-    _Atomic uint32_t
-        waiters; /* threads in device_cpu_progress_wait(); checked after each step of `completed` */
+    /* threads in device_cpu_progress_wait(); checked after each step of `completed` */
+    _Atomic uint32_t waiters;
     _Atomic uint64_t completed; /* operations; a futex on the low half */
 };
 
@@ -83,8 +83,8 @@ struct device_cpu_queue {
     _Alignas(64) _Atomic uint64_t published; /* operations whose record is complete */
     _Atomic uint32_t sleeping;               /* 1: the consumer sleeps or is about to */
     _Atomic bool stopping;
-    _Alignas(64) _Atomic(struct device_cpu_segment *)
-        used_up; /* consumer -> producer, a stack */
+    /* consumer -> producer, a stack */
+    _Alignas(64) _Atomic(struct device_cpu_segment *) used_up;
 };
 
 plasmon_status_t device_cpu_queue_init(struct device_cpu_queue *queue) PL_MUST_CHECK;
@@ -97,8 +97,8 @@ plasmon_status_t device_cpu_queue_reserve(struct device_cpu_queue *queue, uint32
                                           size_t payload_bytes,
                                           void **out_payload) PL_MUST_CHECK;
 void device_cpu_queue_push(struct device_cpu_queue *queue);
-void device_cpu_queue_stop(
-    struct device_cpu_queue *queue); /* the consumer ends once it is empty */
+/* the consumer ends once it is empty */
+void device_cpu_queue_stop(struct device_cpu_queue *queue);
 /* Consumer: the next operation, waiting for one; NULL: stopped. Valid until the next call. */
 struct device_cpu_op *device_cpu_queue_pop(struct device_cpu_queue *queue,
                                            uint64_t spin_ns);
@@ -145,8 +145,8 @@ struct device_cpu_recording;
 
 struct device_cpu_stream {
     struct device_stream base;
-    struct device_cpu_recording *
-        *recording; /* a graph's branch: here, and no thread; NULL otherwise */
+    /* a graph's branch: here, and no thread; NULL otherwise */
+    struct device_cpu_recording **recording;
     struct pl_list link;
     bool low; /* of low priority; constant */
     pthread_t thread;

@@ -9,8 +9,8 @@
 struct cpu_event {
     struct device_event base;
     uint64_t recorded; /* how many times; calls on one event do not overlap */
-    struct device_cpu_progress
-        *progress;   /* of the stream it was last recorded in; NULL: never */
+    /* of the stream it was last recorded in; NULL: never */
+    struct device_cpu_progress *progress;
     uint64_t target; /* of that, when the event has been reached */
     struct device_cpu_mark *mark;
 };

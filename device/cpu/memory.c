@@ -301,8 +301,8 @@ void device_cpu_chunk_unmap(struct device *device, struct device_ptr where, uint
 
     pl_mutex_lock(&cpu->lock);
     PL_CHECK(range_find_locked(cpu, where.addr, bytes) != NULL);
-    PL_CHECK(reserve(host(where.addr), bytes) ==
-             host(where.addr)); /* else stale bytes stay readable */
+    /* else stale bytes stay readable */
+    PL_CHECK(reserve(host(where.addr), bytes) == host(where.addr));
     chunk_unmapped_locked(cpu, where.addr);
     pl_mutex_unlock(&cpu->lock);
 }

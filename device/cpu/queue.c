@@ -32,8 +32,8 @@
 #define YIELD_MAX     2u /* before sleeping: lets a producer on the same CPU go on */
 
 struct device_cpu_segment {
-    struct device_cpu_segment
-        *next; /* used: the next in the queue; spare, used up: the next in that stack */
+    /* used: the next in the queue; spare, used up: the next in that stack */
+    struct device_cpu_segment *next;
     _Alignas(16) unsigned char bytes[SEGMENT_BYTES];
 };
 

@@ -83,8 +83,8 @@ plasmon_status_t device_cpu_stream_create(struct device *device, unsigned flags,
         return PLASMON_ENOMEM;
     }
     stream->base.device = device;
-    stream->low =
-        (flags & DEVICE_STREAM_LOW_PRIORITY) != 0; /* high ones would need rights */
+    /* high ones would need rights */
+    stream->low = (flags & DEVICE_STREAM_LOW_PRIORITY) != 0;
     pl_list_init(&stream->link);
 
     stream->progress = device_cpu_progress_create();
@@ -126,8 +126,8 @@ void device_cpu_stream_destroy(struct device_stream *base)
     struct device_cpu *cpu           = device_cpu_of(base->device);
 
     device_cpu_queue_stop(&stream->queue);
-    PL_CHECK(pthread_join(stream->thread, NULL) ==
-             0); /* the thread uses what is freed below */
+    /* the thread uses what is freed below */
+    PL_CHECK(pthread_join(stream->thread, NULL) == 0);
 
     pl_mutex_lock(&cpu->lock);
     pl_list_remove(&stream->link);

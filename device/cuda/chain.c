@@ -70,8 +70,8 @@ struct device_cuda_keep {
     struct pl_list link; /* of the device's `keeps` */
     uint32_t count;
     struct kept kept[CHAIN_LONGEST];
-    struct chains chains
-        [CHAIN_KINDS]; /* on a device without early starts there are none of the other kind */
+    /* on a device without early starts there are none of the other kind */
+    struct chains chains[CHAIN_KINDS];
 };
 
 /* ------------------------------------------------------------------------------- chains */

@@ -270,8 +270,8 @@ void device_cuda_far_open_map(struct device_cuda *cuda, const struct device_cuda
 
 /* chain.c */
 plasmon_status_t device_cuda_keep_create(struct device_cuda_stream *stream);
-void device_cuda_keep_destroy(
-    struct device_cuda_stream *stream);                   /* what it keeps is dropped */
+/* what it keeps is dropped */
+void device_cuda_keep_destroy(struct device_cuda_stream *stream);
 void device_cuda_chains_forget(struct device_cuda *cuda); /* before code is unloaded */
 void device_cuda_stream_flush(struct device_stream *stream);
 plasmon_status_t device_cuda_launch_soon(struct device_stream *stream, void *function,

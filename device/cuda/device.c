@@ -299,8 +299,8 @@ static plasmon_status_t open_context(struct device_cuda *cuda, struct pl_err *er
         status = open_constants(cuda);
     }
     if (status != PLASMON_OK) {
-        (void)DEVICE_CU(
-            cuda, cuDevicePrimaryCtxRelease(cuda->device)); /* the first error counts */
+        /* the first error counts */
+        (void)DEVICE_CU(cuda, cuDevicePrimaryCtxRelease(cuda->device));
         return pl_err_set(err, status, "CUDA device %u: %s", cuda->base.info.ordinal,
                           device_cuda_last_error());
     }
@@ -310,8 +310,8 @@ static plasmon_status_t open_context(struct device_cuda *cuda, struct pl_err *er
 static void close_context(struct device_cuda *cuda)
 {
     if (device_cuda_enter(cuda) == PLASMON_OK) {
-        (void)DEVICE_CU(
-            cuda, cuStreamDestroy(cuda->idle_stream)); /* logged; nothing else to do */
+        /* logged; nothing else to do */
+        (void)DEVICE_CU(cuda, cuStreamDestroy(cuda->idle_stream));
     }
     (void)DEVICE_CU(cuda, cuDevicePrimaryCtxRelease(cuda->device)); /* likewise */
 }
@@ -486,8 +486,8 @@ static void *cuda_native_stream(struct device_stream *stream)
     struct device_cuda *cuda = device_cuda_of(stream->device);
     CUstream on              = device_cuda_stream_on(device_cuda_stream_of(stream));
 
-    if (device_cuda_enter(cuda) !=
-        PLASMON_OK) { /* what its user calls would go elsewhere */
+    if (device_cuda_enter(cuda) != PLASMON_OK) {
+        /* what its user calls would go elsewhere */
         device_cuda_lost(cuda, device_cuda_last_error());
     }
     return on;

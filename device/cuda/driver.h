@@ -117,8 +117,8 @@ struct device_cuda_driver {
 #undef XX
     device_cuda_capture_info_fn capture_info;
 };
-extern struct device_cuda_driver
-    device_cuda_driver; /* constant once device_cuda_driver_load() gave a count */
+/* constant once device_cuda_driver_load() gave a count */
+extern struct device_cuda_driver device_cuda_driver;
 
 /* Load and initialise, once a process; how many devices it sees. 0: err says what is missing. Any thread. */
 uint32_t device_cuda_driver_load(struct pl_err *err);

@@ -67,8 +67,8 @@ void device_cuda_graph_destroy(struct device_graph *base)
 
     if (device_cuda_enter(cuda) == PLASMON_OK) {
         for (size_t i = 0; i < graph->events.count; i++) {
-            (void)DEVICE_CU(cuda, cuEventDestroy(*(CUevent *)pl_vec_at(
-                                      &graph->events, i))); /* logged; nothing else to do */
+            /* logged; nothing else to do */
+            (void)DEVICE_CU(cuda, cuEventDestroy(*(CUevent *)pl_vec_at(&graph->events, i)));
         }
     }
     for (uint32_t i = 0; i < base->branch_count; i++) {
@@ -315,8 +315,8 @@ plasmon_status_t device_cuda_exec_launch(struct device_stream *stream,
     CUstream on              = device_cuda_stream_on(device_cuda_stream_of(stream));
     plasmon_status_t status  = device_cuda_enter(cuda);
 
-    if (status == PLASMON_OK &&
-        exec->tag_at.addr != 0) { /* behind the launch before, which may still look */
+    if (status == PLASMON_OK && exec->tag_at.addr != 0) {
+        /* behind the launch before, which may still look */
         status = DEVICE_CU(cuda, cuStreamWriteValue64(on, exec->tag_at.addr, tag,
                                                       CU_STREAM_WRITE_VALUE_DEFAULT));
     }

@@ -50,8 +50,8 @@ void device_cuda_range_release(struct device *device, struct device_ptr base,
     struct device_cuda *cuda = device_cuda_of(device);
 
     if (device_cuda_enter(cuda) == PLASMON_OK) {
-        (void)DEVICE_CU(
-            cuda, cuMemAddressFree(base.addr, bytes)); /* logged; nothing else to do */
+        /* logged; nothing else to do */
+        (void)DEVICE_CU(cuda, cuMemAddressFree(base.addr, bytes));
     }
 }
 
@@ -73,8 +73,8 @@ plasmon_status_t device_cuda_chunk_create(struct device *device, uint64_t bytes,
     }
     status = DEVICE_CU(cuda, cuMemExportToShareableHandle(
                                  &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-    (void)DEVICE_CU(
-        cuda, cuMemRelease(handle)); /* logged; the memory stays with the descriptor */
+    /* logged; the memory stays with the descriptor */
+    (void)DEVICE_CU(cuda, cuMemRelease(handle));
     if (status == PLASMON_OK) {
         *out_fd = fd;
     }

@@ -63,8 +63,8 @@ struct plasmon_function_call {
     int kind;         /* 1 CPU, 2 CUDA */
     uint32_t ordinal; /* of the device among its kind */
     uint32_t arg_count;
-    const struct plasmon_function_arg
-        *args;                       /* the tensors, in the order of the signature */
+    /* the tensors, in the order of the signature */
+    const struct plasmon_function_arg *args;
     const plasmon_scalar_t *scalars; /* the caller's scalars, likewise */
     uint32_t scalar_count;
     uint32_t error_bytes;

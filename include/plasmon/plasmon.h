@@ -459,8 +459,8 @@ struct plasmon_call {
     const char *function;           /* see `plasmon functions` */
     const struct plasmon_arg *args; /* in the order of the signature */
     uint32_t arg_count;
-    const plasmon_scalar_t
-        *scalars; /* small values, in the order of the signature: .i or .f as it says */
+    /* small values, in the order of the signature: .i or .f as it says */
+    const plasmon_scalar_t *scalars;
     uint32_t scalar_count;
     const char *label; /* shown in errors and status, and with what it writes */
     int device; /* PLASMON_ANYWHERE, or a device's index; one that is not there fails the task */
@@ -616,8 +616,8 @@ struct plasmon_index_space {
     size_t size;
     uint32_t ndim;                         /* 1 to 3; the last dimension is the fastest */
     uint32_t count[PLASMON_INDEX_DIM_MAX]; /* at most 65536 points in all */
-    const struct plasmon_index_view *const
-        *views; /* one an argument; NULL, or NULL in it: all of what the ref shows */
+    /* one an argument; NULL, or NULL in it: all of what the ref shows */
+    const struct plasmon_index_view *const *views;
     /* NULL, or for each scalar ndim numbers of its type: added once a step */
     const plasmon_scalar_t *scalar_steps;
     plasmon_spread_t spread;
@@ -706,8 +706,8 @@ typedef enum plasmon_collective_way {
 struct plasmon_collective_options {
     size_t size;
     const int *devices; /* one a result; NULL: see above */
-    struct plasmon_ref *const
-        *into; /* one a result, and out_refs may be NULL; NULL: new refs */
+    /* one a result, and out_refs may be NULL; NULL: new refs */
+    struct plasmon_ref *const *into;
     const char *label;
     /* enum plasmon_collective_way; AUTO is NCCL only where the bits are the same: of integers */
     uint32_t way;

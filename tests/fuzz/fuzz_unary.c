@@ -253,8 +253,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         PL_CHECK(wire_arena_init(&asked, WIRE_ARENA_BYTES_MAX) == PLASMON_OK);
         PL_CHECK(wire_arena_init(&answered, WIRE_ARENA_BYTES_MAX) == PLASMON_OK);
     }
-    fuzz_head_begin(
-        &head); /* a new one: what one input drains is not drained for the next */
+    /* a new one: what one input drains is not drained for the next */
+    fuzz_head_begin(&head);
     ways[data[0] % PL_COUNT(ways)](data + 1, size - 1);
     head_machine_destroy(head.machine);
     return 0;

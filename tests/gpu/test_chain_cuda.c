@@ -336,8 +336,8 @@ TEST(what_follows_is_behind_what_is_kept)
     ASSERT_OK(device_event_create(t.c.device, true, &event));
     put(&t, 5);
     ASSERT_OK(device_signal(t.stream, &t.c.words[0], 1));
-    while (contract_word_load(&t.c.words[0]) !=
-           1) { /* the test's time-out is the deadline */
+    while (contract_word_load(&t.c.words[0]) != 1) {
+        /* the test's time-out is the deadline */
     }
     put(&t, 9);
     ASSERT_OK(device_event_record(event, t.stream));
@@ -391,8 +391,8 @@ TEST_ALONE(a_lost_context_is_told_by_health_and_not_by_launch)
     begin(&t);
     ASSERT_OK(device_module_function(t.module, "store_nowhere", &trap, NULL));
     ASSERT_OK(device_launch(t.c.stream, trap, &shape, NULL));
-    while (device_health(t.c.device, &err) ==
-           PLASMON_OK) { /* the test's time-out is the deadline */
+    while (device_health(t.c.device, &err) == PLASMON_OK) {
+        /* the test's time-out is the deadline */
     }
     put(&t, KEPT_MOST + 5);
     device_stream_flush(t.stream);

@@ -223,14 +223,14 @@ TEST(the_device_that_much_came_from_copies_the_rest_and_it_is_the_same)
 static void step(struct far *far, struct device_stream *stream, uint32_t what, uint64_t to,
                  uint64_t block, uint8_t *values)
 {
-    if (what < 2 * far->others &&
-        stream != far->streams[STREAMS - 1]) { /* from another one, twice as often */
+    if (what < 2 * far->others && stream != far->streams[STREAMS - 1]) {
+        /* from another one, twice as often */
         ASSERT_OK(device_stream_source(stream, what / 2 + 1));
         ASSERT_EQ(device_stream_engines(stream), what / 2 + 1);
         copy_in(stream, far, to, far->theirs[what / 2], block);
         values[to] = (uint8_t)(100 * (what / 2 + 1) + block);
-    } else if (what ==
-               2 * far->others) { /* within the device; a block onto itself is none */
+    } else if (what == 2 * far->others) {
+        /* within the device; a block onto itself is none */
         ASSERT_OK(device_stream_source(stream, 0));
         copy_in(stream, far, to, far->own, (to + 1) % BLOCKS);
         values[to] = values[(to + 1) % BLOCKS];
@@ -718,8 +718,8 @@ TEST(a_device_that_owes_nothing_is_lost_alone)
 {
     fake_only();
     lose_device_1_in_a_child(HOME, false, "700");
-    lose_device_1_in_a_child(
-        AWAY, false, "700"); /* where it is as long as nothing else is to be copied */
+    /* where it is as long as nothing else is to be copied */
+    lose_device_1_in_a_child(AWAY, false, "700");
     lose_device_1_in_a_child(ELSEWHERE, false, "700");
 }
 

@@ -23,10 +23,10 @@ void test_register(const char *name, const char *file, int line, test_fn fn);
 int test_main(int argc, char **argv);
 _Noreturn void test_fail(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-_Noreturn void test_skip(const char *format, ...)
-    __attribute__((format(printf, 1, 2))); /* says why; counts as skipped */
-void test_set_timeout(unsigned seconds);   /* for this test; default 30 */
-void test_need_timeout(unsigned seconds);  /* the same, unless it has more already */
+/* says why; counts as skipped */
+_Noreturn void test_skip(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void test_set_timeout(unsigned seconds);  /* for this test; default 30 */
+void test_need_timeout(unsigned seconds); /* the same, unless it has more already */
 void test_expect_log(void); /* warnings and errors are expected from here on */
 /*
  * As long as `ms` on an idle machine: more on a machine whose processors have a queue. For promises
@@ -34,8 +34,8 @@ void test_expect_log(void); /* warnings and errors are expected from here on */
  * wants to compute.
  */
 unsigned test_patience_ms(unsigned ms);
-uint64_t test_seed(
-    void); /* from --seed or PLASMON_TEST_SEED, else from the clock; printed on failure */
+/* from --seed or PLASMON_TEST_SEED, else from the clock; printed on failure */
+uint64_t test_seed(void);
 uint64_t test_random(uint64_t *io_state); /* splitmix64 */
 
 #define TEST(name)                                                      \

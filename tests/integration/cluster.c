@@ -310,8 +310,8 @@ static bool is_named_place(const char *path)
 {
     static const char *const places[] = {"/tmp/", "/dev/shm/", "/run/", "/var/"};
 
-    if (strstr(path, " (deleted)") != NULL ||
-        strncmp(path, "/tmp/#", 6) == 0) { /* O_TMPFILE shows as /tmp/#N (deleted) */
+    if (strstr(path, " (deleted)") != NULL || strncmp(path, "/tmp/#", 6) == 0) {
+        /* O_TMPFILE shows as /tmp/#N (deleted) */
         return false;
     }
     for (size_t i = 0; i < PL_COUNT(places); i++) {

@@ -47,8 +47,8 @@ bool cluster_has_argument(pid_t pid, const char *word);
  * The worker of a device as calls number them.
  */
 pid_t cluster_worker(struct plasmon_client *client, int device);
-void cluster_kill(
-    pid_t pid); /* SIGKILL, and waits until it has ended, whoever its parent is */
+/* SIGKILL, and waits until it has ended, whoever its parent is */
+void cluster_kill(pid_t pid);
 
 /* Fails the test unless all tagged processes that run the program ("": any) end within `timeout_ms`. */
 void cluster_expect_ended(const char *program, unsigned timeout_ms);

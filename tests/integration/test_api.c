@@ -223,8 +223,8 @@ TEST(a_mapping_is_the_devices_memory_and_keeps_its_version)
 
     CLUSTER_OK(plasmon_map(client, x, CLUSTER_WAIT_MS, &first));
     CLUSTER_OK(plasmon_map(client, x, CLUSTER_WAIT_MS, &second));
-    ASSERT_TRUE(plasmon_mapping_data(first) ==
-                plasmon_mapping_data(second)); /* no copy was made */
+    /* no copy was made */
+    ASSERT_TRUE(plasmon_mapping_data(first) == plasmon_mapping_data(second));
     CLUSTER_OK(plasmon_view(client, x, &start, &count, &step, &view));
     CLUSTER_OK(plasmon_map(client, view, CLUSTER_WAIT_MS, &part));
     ASSERT_TRUE((const float *)plasmon_mapping_data(part) ==

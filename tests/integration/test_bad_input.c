@@ -250,8 +250,8 @@ TEST(a_wrong_token_is_refused_by_name)
     start_cluster();
     ASSERT_STATUS(started_try_join(started_address(), "wrong", &client), PLASMON_EAUTH);
     ASSERT_CONTAINS(plasmon_error(NULL), "token");
-    ASSERT_TRUE(strstr(plasmon_error(NULL), "right") ==
-                NULL); /* the real one is not given away */
+    /* the real one is not given away */
+    ASSERT_TRUE(strstr(plasmon_error(NULL), "right") == NULL);
     client = join("right");
     expect_works(client);
     plasmon_finish(client);

@@ -104,8 +104,8 @@ TEST(names_belong_to_one_content)
     struct plasmon_client *client = cluster_start(1);
 
     CLUSTER_OK(define(client, "saxpy", saxpy_signature, saxpy_text));
-    CLUSTER_OK(
-        define(client, "saxpy", saxpy_signature, saxpy_text)); /* the same: nothing */
+    /* the same: nothing */
+    CLUSTER_OK(define(client, "saxpy", saxpy_signature, saxpy_text));
     ASSERT_STATUS(define(client, "saxpy", saxpy_signature, "void saxpy(void) {}"),
                   PLASMON_EEXIST);
     ASSERT_STATUS(define(client, "gemm", "gemm(in f32[n] x)", "void gemm(float *x) {}"),

@@ -139,8 +139,8 @@ TEST(a_put_and_a_get_that_wait_go_the_same_way)
     CLUSTER_OK(plasmon_get(client, x, memory + COUNT, BYTES, PLASMON_FOREVER));
     expect_ramp(memory + COUNT, COUNT, 9, 1);
     ASSERT_EQ(direct_copies(client, 2), 2);
-    CLUSTER_OK(
-        plasmon_get(client, x, memory, BYTES, CLUSTER_WAIT_MS)); /* as it can be given up */
+    /* as it can be given up */
+    CLUSTER_OK(plasmon_get(client, x, memory, BYTES, CLUSTER_WAIT_MS));
     expect_ramp(memory, COUNT, 9, 1);
     ASSERT_EQ(direct_copies(client, 2), 2);
 
@@ -164,8 +164,8 @@ TEST(many_copies_are_on_their_way_at_once)
     ramp(in, COUNT, 0);
     for (int i = 0; i < PIECES; i++) {
         struct plasmon_ref *x = put(client, in + i * PIECE, PIECE, i % 2);
-        struct plasmon_ref *y =
-            cluster_copy(client, x, (i + 1) % 2); /* over to the other device */
+        /* over to the other device */
+        struct plasmon_ref *y = cluster_copy(client, x, (i + 1) % 2);
 
         got[i] = get(client, y, out + (PIECES - 1 - i) * PIECE, PIECE);
         CLUSTER_OK(plasmon_release(client, x));
@@ -483,8 +483,8 @@ TEST(without_shared_memory_the_same_calls_do_the_same)
     client = cluster_start(2);
     expect_axpy(client, 0);
     expect_axpy(client, PLASMON_ANYWHERE);
-    ASSERT_TRUE(started_status(client, HOST_ROUTE, "copies") <=
-                0); /* by messages, all of it */
+    /* by messages, all of it */
+    ASSERT_TRUE(started_status(client, HOST_ROUTE, "copies") <= 0);
 
     memory = alloc(client, BYTES);
     x      = cluster_fill(client, COUNT, 2, 0);

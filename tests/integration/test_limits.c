@@ -114,8 +114,8 @@ TEST(waiting_for_its_turn_does_not_count)
     for (int i = 0; i < 4; i++) {
         tasks[i] = spin(client, x, 600000, 5000, -1, 0);
     }
-    tasks[0] =
-        spin(client, x, 600000, 2000, -1, 0); /* begins 2.4 s after it was enqueued */
+    /* begins 2.4 s after it was enqueued */
+    tasks[0] = spin(client, x, 600000, 2000, -1, 0);
     CLUSTER_OK(plasmon_wait(client, tasks, 4, 4, CLUSTER_WAIT_MS, NULL, NULL));
     for (int i = 0; i < 4; i++) {
         CLUSTER_OK(plasmon_state(client, tasks[i]));

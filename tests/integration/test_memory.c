@@ -43,8 +43,8 @@ static struct plasmon_client *start(void)
     options.gpus          = GPUS;
     options.cpu_devices   = 1;
     options.device_memory = UINT64_C(256) << 20;
-    options.spill_memory =
-        PLASMON_NO_SPILL; /* what happens when there is none: else test_spill.c */
+    /* what happens when there is none: else test_spill.c */
+    options.spill_memory = PLASMON_NO_SPILL;
     if (plasmon_init(&options, &px) != PLASMON_OK) {
         test_skip("no device: %s", plasmon_error(NULL));
     }

@@ -117,8 +117,8 @@ TEST(what_was_spilled_outlives_its_store)
     for (int round = 0; round < 2; round++) {
         all_add(client); /* the store dies in the middle of it */
         if (round == 1) {
-            all_wait(
-                client); /* else what the worker was writing in place is gone with it */
+            /* else what the worker was writing in place is gone with it */
+            all_wait(client);
         }
         end(store, SIGKILL);
         if (round == 1) {

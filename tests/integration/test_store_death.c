@@ -170,9 +170,9 @@ TEST(nothing_is_lost_with_a_store_that_another_one_follows)
     cluster_expect_ramp(client, put, COUNT, 5, 1);
     plasmon_finish(client);
 
-    client =
-        started_join_knowing(head_target, DEVICES); /* a program that knew no other store */
-    put = cluster_put(client, COUNT, 1, 2);
+    /* a program that knew no other store */
+    client = started_join_knowing(head_target, DEVICES);
+    put    = cluster_put(client, COUNT, 1, 2);
     cluster_expect_ramp(client, put, COUNT, 1, 1);
     plasmon_finish(client);
 }

@@ -64,8 +64,8 @@ static struct plasmon_ref *multiply(struct plasmon_client *client, int64_t n, do
         call.scalar_count = 3;
         CLUSTER_OK(plasmon_submit(client, &call, &product, NULL));
     }
-    CLUSTER_OK(plasmon_release(
-        client, inputs[0])); /* it cannot be computed again from refs that we hold */
+    /* it cannot be computed again from refs that we hold */
+    CLUSTER_OK(plasmon_release(client, inputs[0]));
     CLUSTER_OK(plasmon_release(client, inputs[1]));
     return product;
 }
@@ -79,8 +79,8 @@ TEST(sealed_objects_survive_their_workers_death_five_times)
     struct plasmon_ref *small     = cluster_put(client, 3, 100, 0);
     struct plasmon_ref *elsewhere = cluster_put(client, COUNT, 5, 1);
     struct plasmon_ref *shared    = cluster_put(client, COUNT, 9, 0);
-    struct plasmon_ref *copied =
-        cluster_copy(client, shared, 1); /* leaves a replica of `shared` on device 1 */
+    /* leaves a replica of `shared` on device 1 */
+    struct plasmon_ref *copied = cluster_copy(client, shared, 1);
     struct plasmon_ref *view;
     int64_t start = 10, count = 1000, step = 7;
     struct plasmon_ref *all[7];
@@ -126,8 +126,8 @@ TEST(the_new_worker_computes_with_the_old_ones_objects)
 TEST(a_task_that_ran_runs_again)
 {
     struct plasmon_client *client = cluster_start(2);
-    struct plasmon_ref *x =
-        cluster_put(client, COUNT, 0, 0); /* may not be overwritten in place */
+    /* may not be overwritten in place */
+    struct plasmon_ref *x = cluster_put(client, COUNT, 0, 0);
     struct plasmon_ref *task, *after;
 
     cluster_spin(client, x, 1000000, 0, &task);
@@ -146,8 +146,8 @@ TEST(a_task_that_ran_runs_again)
  */
 TEST(what_was_overwritten_in_place_is_made_again)
 {
-    bool on =
-        setenv("PLASMON_LINEAGE_BYTES", "67108864", 1) == 0; /* the head inherits it */
+    /* the head inherits it */
+    bool on                       = setenv("PLASMON_LINEAGE_BYTES", "67108864", 1) == 0;
     struct plasmon_client *client = cluster_start(2);
     struct plasmon_ref *put       = cluster_put(client, COUNT, 1, 0);
     struct plasmon_ref *x         = cluster_copy(client, put, 0);
@@ -389,8 +389,8 @@ TEST(a_failure_that_its_worker_did_not_live_to_tell_is_a_failure)
         plasmon_status_t status =
             plasmon_get(client, failed, bytes, sizeof(bytes), CLUSTER_WAIT_MS);
 
-        if (status !=
-            PLASMON_EFUNCTION) { /* of the one whose reason died with the worker */
+        if (status != PLASMON_EFUNCTION) {
+            /* of the one whose reason died with the worker */
             ASSERT_STATUS(status, PLASMON_EWORKER);
             ASSERT_CONTAINS(plasmon_error(client), "had failed when its worker died");
         }

@@ -247,10 +247,10 @@ struct graph_array {
     bool exists;
     struct pl_shape shape;
     uint8_t *bytes; /* owned */
-    uint8_t
-        *failed;   /* an element: FAILED: it has no right value; DOUBTFUL: perhaps it has */
-    uint8_t *home; /* an element: device + 1 that wrote it */
-    uint8_t *cut;  /* an element: GRAPH_MADE .. GRAPH_PUT_HERE */
+    /* an element: FAILED: it has no right value; DOUBTFUL: perhaps it has */
+    uint8_t *failed;
+    uint8_t *home;          /* an element: device + 1 that wrote it */
+    uint8_t *cut;           /* an element: GRAPH_MADE .. GRAPH_PUT_HERE */
     struct pl_vec partials; /* struct graph_partial */
     uint32_t partial_op;
     bool folded; /* ever: a fold is made when somebody reads, and may find no room then */

@@ -934,8 +934,8 @@ bool graph_check(struct graph *graph, struct sim *sim, struct graph_coverage *co
     check->sim      = sim;
     check->coverage = coverage;
     for (uint32_t i = 0; i < graph->step_count && !sim->failed; i++) {
-        if (!sim->clients[graph->steps[i].client]
-                 .dead) { /* nobody was told how those ended */
+        if (!sim->clients[graph->steps[i].client].dead) {
+            /* nobody was told how those ended */
             check_step(check, i);
         }
     }

@@ -48,8 +48,8 @@ static void make_limit(struct graph *graph, struct graph_step *step, uint32_t in
     step->endless       = graph_chance(graph, limited ? 250 : 15);
     if (step->endless) {
         step->lasts_us = SIM_ENDLESS_US;
-    } else if (limited &&
-               graph_chance(graph, 400)) { /* a little too long: it ends on its way out */
+    } else if (limited && graph_chance(graph, 400)) {
+        /* a little too long: it ends on its way out */
         step->lasts_us =
             step->time_limit_ms * 1000 + (uint32_t)graph_between(graph, 500, 9000);
     } else if (!limited && graph_chance(graph, graph->lasting_permille)) {
@@ -274,8 +274,8 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
     graph->map_weight     = graph_chance(graph, 350) ? 25 : 4;
     graph->unmap_permille = graph_chance(graph, 500) ? 150 : 15;
     if (graph->cancel_weight > 5 && graph_chance(graph, 700)) {
-        config->window =
-            (uint32_t)graph_between(graph, 1, 4); /* so that there is time to cancel */
+        /* so that there is time to cancel */
+        config->window = (uint32_t)graph_between(graph, 1, 4);
     }
     if (graph_chance(graph, profile->scarce_permille)) {
         config->device_bytes = graph_between(graph, 3, 10) * 4096;
@@ -298,8 +298,8 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->spill_full_permille = graph_chance(graph, 100) ? 100 : 0;
         scarce                      = true;
     }
-    if (config->spill_memory >
-        0) { /* by no draw, so that other seeds make what they made before */
+    if (config->spill_memory > 0) {
+        /* by no draw, so that other seeds make what they made before */
         config->write_back = graph->seed % 4 == 0 ? 0 : 25 * (uint32_t)(graph->seed % 4);
         config->on_demand  = graph->seed % 5 == 0;
         config->slab_piece = graph->seed % 3 == 1 ? 300 + graph->seed % 700 : 0;
@@ -339,8 +339,8 @@ static void draw_config(struct graph *graph, const struct graph_profile *profile
         config->drains     = graph->seed / 2 % 5 == 0;
         graph->names_none |= config->drains;
     }
-    if (profile->stop_permille > 0 &&
-        (!config->second_host || profile->host_faults)) { /* no draw without */
+    if (profile->stop_permille > 0 && (!config->second_host || profile->host_faults)) {
+        /* no draw without */
         config->stores      = true;
         config->store_early = profile->store_early;
         if (graph_chance(graph, profile->stop_permille)) {

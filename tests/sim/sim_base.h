@@ -93,8 +93,8 @@ void sim_link_send_plain(struct sim *sim, struct wire_link *link, struct sim_pip
 /* --------------------------------------------------------------------------------- cuts */
 
 struct sim_cut_ops {
-    void (*peer_gives_up)(
-        void *user); /* its end of the connection breaks; it makes another */
+    /* its end of the connection breaks; it makes another */
+    void (*peer_gives_up)(void *user);
     void (*head_gives_up)(void *user); /* the head takes it for lost */
     void (*head_notices)(void *user);  /* that the peer had given up, some time from now */
     /* What a process said that is dead by now; NULL: nobody would know. */

@@ -59,8 +59,8 @@ struct sim_answer *sim_client_answer(struct sim_client *client, uint64_t id,
     answer->status      = status;
     (void)snprintf(answer->text, sizeof(answer->text), "%s", text == NULL ? "" : text);
     client->waiting--;
-    if (answer->host !=
-        NULL) { /* it is the client's again: it takes what came, and writes over it */
+    if (answer->host != NULL) {
+        /* it is the client's again: it takes what came, and writes over it */
         answer->host->over = true;
         answer->length     = answer->host->bytes;
         answer->data       = sim_alloc(answer->length + 1);

@@ -176,8 +176,8 @@ void sim_client_cancel(struct sim_client *client, uint64_t task, bool force);
 void sim_client_flush(struct sim_client *client);
 void sim_client_bye(struct sim_client *client);
 void sim_client_crash(struct sim_client *client);
-void sim_client_break(
-    struct sim_client *client); /* the connection; it comes back by itself */
+/* the connection; it comes back by itself */
+void sim_client_break(struct sim_client *client);
 
 /* sim_calls.c, sim_client.c and sim_mapping.c */
 void sim_client_pump(struct sim_client *client); /* what there is credit for */

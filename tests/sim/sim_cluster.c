@@ -468,8 +468,8 @@ plasmon_status_t sim_create(const struct sim_config *config, struct sim **out_si
         sim_client_start(&sim->clients[i], sim, i);
     }
     (void)sim_run_until(sim, all_up, sim);
-    sim->config.gone_max =
-        config->gone_max; /* nobody waits for those that go before they came */
+    /* nobody waits for those that go before they came */
+    sim->config.gone_max = config->gone_max;
     return sim->failed ? PLASMON_EINTERNAL : PLASMON_OK;
 }
 

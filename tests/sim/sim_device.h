@@ -115,8 +115,8 @@ struct sim_block {
     uint64_t bytes;
     uint64_t serial;
     bool untouched; /* something else still lies there, until the first op touches it */
-    uint64_t used
-        [STORE_STREAM_MAX]; /* the last launch in each stream of its device that touches it */
+    /* the last launch in each stream of its device that touches it */
+    uint64_t used[STORE_STREAM_MAX];
 };
 struct sim_chunk {
     uint64_t offset;

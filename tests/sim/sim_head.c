@@ -259,8 +259,8 @@ static void client_hello(struct sim_client *client, const Plasmon__V1__Hello *he
         sim_cover(sim, SIM_CELL_HALF_OPEN);
     }
     client->cut.believed = true;
-    sim_pipe_open(
-        &client->from_head); /* what was sent before belongs to the old connection */
+    /* what was sent before belongs to the old connection */
+    sim_pipe_open(&client->from_head);
     if (hello->resume_session != 0) {
         input    = (struct head_input){.type    = HEAD_INPUT_CLIENT_RESUME,
                                        .numbers = {hello->resume_session, hello->resume_ack}};
@@ -373,8 +373,8 @@ static void worker_hello(struct sim_worker *worker, const struct head_input *inp
     }
     worker->cut.believed = true;
     worker->greeted      = worker->incarnation;
-    sim_pipe_open(
-        &worker->from_head); /* what was sent before belongs to the old connection */
+    /* what was sent before belongs to the old connection */
+    sim_pipe_open(&worker->from_head);
     if (tell(sim, input, &outcome, &err) != PLASMON_OK) {
         if (!sim_worker_refused(worker, &err)) {
             sim_fail(sim, "device %u is refused: %s", worker->host_device, err.text);
@@ -386,8 +386,8 @@ static void worker_hello(struct sim_worker *worker, const struct head_input *inp
         sim_fail(sim, "device %u changed its index from %u to %u", worker->host_device,
                  worker->device, outcome.device);
     }
-    worker->device =
-        outcome.device; /* the head's side needs it before the welcome arrives */
+    /* the head's side needs it before the welcome arrives */
+    worker->device = outcome.device;
     PL_CHECK(outcome.device < SIM_NUMBERS_MAX);
     sim->owner_of[outcome.device] = worker->host_device;
     head_machine_worker_welcome(sim->head_process.machine, outcome.device);

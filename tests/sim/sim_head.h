@@ -16,8 +16,8 @@ void sim_head_client_lost(struct sim_client *client);
 void sim_head_worker_lost(struct sim_worker *worker);
 /* At once, of a connection that says nothing any more. */
 void sim_head_client_silent(struct sim_client *client);
-void sim_head_client_forget(
-    struct sim_client *client); /* the process is dead, its place is free */
+/* the process is dead, its place is free */
+void sim_head_client_forget(struct sim_client *client);
 void sim_head_worker_silent(struct sim_worker *worker);
 void sim_head_node_silent(struct sim_node *node);
 void sim_head_from_node(void *user, const uint8_t *data, size_t length);

@@ -30,12 +30,12 @@ void sim_worker_init(struct sim_worker *worker, struct sim *sim, uint32_t host_d
 void sim_worker_finish(struct sim_worker *worker);
 void sim_worker_start(struct sim_worker *worker);
 void sim_worker_crash(struct sim_worker *worker, const char *why); /* and restart, later */
-void sim_worker_gone(
-    struct sim_worker *worker); /* it crashes, and nobody takes its place */
+/* it crashes, and nobody takes its place */
+void sim_worker_gone(struct sim_worker *worker);
 const char *sim_worker_host(const struct sim_worker *worker);
 void sim_numbers_refresh(struct sim *sim); /* which device is which, to each */
-void sim_worker_end(
-    struct sim_worker *worker); /* the process, and all that it had on the device */
+/* the process, and all that it had on the device */
+void sim_worker_end(struct sim_worker *worker);
 /* Another one takes its place, which is a mistake as long as the device works for it. */
 void sim_worker_supplant(struct sim_worker *worker);
 void sim_worker_spawn(struct sim_worker *worker); /* the next incarnation, now */
@@ -161,8 +161,8 @@ void sim_worker_break(struct sim_worker *worker);
 void sim_worker_wake(struct sim_worker *worker); /* completions */
 /* Is host memory page-locked? In one that follows a dead one, not at once; it is woken then. */
 bool sim_worker_locked(struct sim_worker *worker);
-void sim_worker_doorbell(
-    struct sim_worker *worker); /* something that it waits for may be there */
+/* something that it waits for may be there */
+void sim_worker_doorbell(struct sim_worker *worker);
 void sim_worker_advance(struct sim_worker *worker);
 void sim_worker_flush_soon(struct sim_worker *worker);
 void sim_reports_clear(struct sim_worker *worker);

@@ -231,8 +231,8 @@ void sim_worker_hello(struct sim_worker *worker)
     hello.enqueued       = worker->recovered;
     hello.unfinished     = ranges_say(sim, &worker->recovered_open, &hello.n_unfinished);
     hello.untouched = ranges_say(sim, &worker->recovered_untouched, &hello.n_untouched);
-    if (sim->config
-            .second_host) { /* what goes between hosts takes the way of the host route */
+    if (sim->config.second_host) {
+        /* what goes between hosts takes the way of the host route */
         (void)snprintf(address, sizeof(address), "sim:%u",
                        sim_ways(sim) ? worker->incarnation : 1);
         hello.bulk_address     = address;

@@ -153,8 +153,8 @@ static void perform(struct sim_worker *worker, unsigned actions, uint32_t incarn
 
 static void act(struct sim_worker *worker, enum store_proc_event event)
 {
-    uint32_t incarnation =
-        worker->process.proc.incarnation; /* before a restart counts it up */
+    /* before a restart counts it up */
+    uint32_t incarnation = worker->process.proc.incarnation;
     unsigned actions = store_proc_step(&worker->process.proc, event, worker->sim->now_ns);
 
     perform(worker, actions, incarnation);
@@ -201,8 +201,8 @@ void sim_store_init(struct sim_worker *worker)
 
         PL_CHECK(actions == STORE_PROC_SPAWN); /* which sim_worker_start() does */
         (void)store_proc_step(&worker->process.proc, STORE_PROC_READY, worker->sim->now_ns);
-        worker->process.proc.incarnation =
-            worker->incarnation + 1; /* counted on here where another store comes */
+        /* counted on here where another store comes */
+        worker->process.proc.incarnation = worker->incarnation + 1;
     }
 }
 

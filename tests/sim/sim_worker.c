@@ -495,8 +495,8 @@ static void core_create(struct sim_worker *worker)
     }
     worker->timeline->incarnation = ++worker->incarnation;
     worker->timeline->beat        = 1;
-    if (worker->incarnation >
-        1) { /* for as long as it may take that one, whatever the seed */
+    if (worker->incarnation > 1) {
+        /* for as long as it may take that one, whatever the seed */
         worker->locks_until_ns =
             sim->now_ns +
             (worker->incarnation * 3 + worker->host_device) % 7 * (uint64_t)LOCK_NS;

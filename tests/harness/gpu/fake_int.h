@@ -122,8 +122,8 @@ void fake_exec_destroy(struct fake_exec *exec);
 
 /* Without it. */
 int fake_device_current(void); /* whose context the calling thread has */
-bool fake_device_is_far(
-    int device);                /* it is not the first that the process had a context on */
+/* it is not the first that the process had a context on */
+bool fake_device_is_far(int device);
 void fake_far_wait(int device); /* as FAKE_CUDA_SLOW says */
 /* May that device read or write what is mapped there? What was never mapped is anybody's. */
 bool fake_memory_open(CUdeviceptr at, uint64_t bytes, int device, bool writes);

@@ -191,8 +191,8 @@ bool fake_memory_open(CUdeviceptr at, uint64_t bytes, int device, bool writes)
     bool open                = true;
 
     fake_lock();
-    while (open && at < end &&
-           (one = mapped_find(at)) != NULL) { /* one map after the other */
+    while (open && at < end && (one = mapped_find(at)) != NULL) {
+        /* one map after the other */
         open = ((writes ? one->writers : one->readers) >> device & 1) != 0;
         at   = one->at + one->bytes;
     }

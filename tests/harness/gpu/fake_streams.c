@@ -346,8 +346,8 @@ CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
     COUNT(cuStreamWaitEvent);
     (void)flags;
     fake_lock();
-    if (it->capture !=
-        0) { /* the order of calls is one of the orders that the graph allows */
+    if (it->capture != 0) {
+        /* the order of calls is one of the orders that the graph allows */
         mine->capture = captured(it->capture);
         result = mine->capture != NULL ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     } else if (it->last != NULL && !it->last->done) {

@@ -36,8 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         PL_CHECK((unsigned char)*at >= 0x20);
         at += *at == '\\' ? escape_length(at) : 1;
     }
-    PL_CHECK(at ==
-             out.text + out.length - 1); /* the quote that ends it is the last character */
+    /* the quote that ends it is the last character */
+    PL_CHECK(at == out.text + out.length - 1);
     pl_str_finish(&in);
     pl_str_finish(&out);
     return 0;

@@ -57,8 +57,8 @@ TEST(random_sets_and_removes_agree_with_a_model)
     pl_map_init(&map);
     for (int step = 0; step < STEPS; step++) {
         uint64_t key = 1 + test_random(&rng) % (KEYS - 1);
-        unsigned setting =
-            step / 2000 % 2 == 0 ? 7 : 2; /* tides: the map fills, then drains */
+        /* tides: the map fills, then drains */
+        unsigned setting = step / 2000 % 2 == 0 ? 7 : 2;
 
         if (test_random(&rng) % 10 < setting) {
             void *value = &values[test_random(&rng) % sizeof(values)];

@@ -84,9 +84,9 @@ TEST(empty_and_negative_dimensions_are_refused_by_name)
 TEST(sizes_that_overflow_are_refused)
 {
     struct pl_shape over = shape_of(PL_U8, 2, 1ll << 24, (1ll << 24) + 1, 0);
-    struct pl_shape wrapped =
-        shape_of(PL_U8, 3, 1ll << 32, 1ll << 32, 1); /* 2^64 wraps to 0 */
-    struct pl_shape huge = shape_of(PL_C128, 3, INT64_MAX, INT64_MAX, INT64_MAX);
+    /* 2^64 wraps to 0 */
+    struct pl_shape wrapped = shape_of(PL_U8, 3, 1ll << 32, 1ll << 32, 1);
+    struct pl_shape huge    = shape_of(PL_C128, 3, INT64_MAX, INT64_MAX, INT64_MAX);
     struct pl_err err;
 
     ASSERT_STATUS(pl_shape_check(&over, &err), PLASMON_ESHAPE);
@@ -98,8 +98,8 @@ TEST(sizes_that_overflow_are_refused)
 TEST(only_equal_shapes_are_equal)
 {
     struct pl_shape a = shape_of(PL_F32, 2, 3, 4, 7);
-    struct pl_shape same =
-        shape_of(PL_F32, 2, 3, 4, 9); /* beyond the rank: means nothing */
+    /* beyond the rank: means nothing */
+    struct pl_shape same  = shape_of(PL_F32, 2, 3, 4, 9);
     struct pl_shape dtype = shape_of(PL_I32, 2, 3, 4, 7);
     struct pl_shape rank  = shape_of(PL_F32, 3, 3, 4, 7);
     struct pl_shape size  = shape_of(PL_F32, 2, 3, 5, 7);

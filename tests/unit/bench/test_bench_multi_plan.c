@@ -19,9 +19,9 @@ struct use {
 struct player {
     const struct graphs_plan *plan;
     const struct pl_vec *list;
-    uint32_t (*clock)
-        [GRAPHS_QUEUES_MAX]; /* an operation each: 1 + the last of a queue that is surely over */
-    struct pl_vec uses;      /* struct use */
+    /* an operation each: 1 + the last of a queue that is surely over */
+    uint32_t (*clock)[GRAPHS_QUEUES_MAX];
+    struct pl_vec uses;                      /* struct use */
     uint64_t (*version)[GRAPHS_DEVICES_MAX]; /* a cell each: what a device holds */
     uint64_t *newest;                        /* a cell each */
     uint64_t versions;

@@ -18,8 +18,8 @@ enum { WAIT_MS = 10000 };
 /* How the fake answers a lookup, by the name. */
 static const char there[] = "there"; /* it is made */
 static const char late[]  = "late";  /* it is not */
-static const char told_before[] =
-    "told before"; /* it was made in a frame before the answer */
+/* it was made in a frame before the answer */
+static const char told_before[]   = "told before";
 static const char failed_before[] = "failed before"; /* likewise, and has failed */
 static const char failed_with[]   = "failed with";   /* in the frame of the answer */
 

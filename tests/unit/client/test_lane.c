@@ -79,8 +79,8 @@ static struct lane *begin(struct worker *worker)
     ASSERT_NOT_NULL(worker->buffer);
     pl_fd_unmap(mapped, STORE_LANE_BYTES);
     ASSERT_OK(lane_create(slab, doorbell, &lane, &err));
-    worker->lane =
-        lane->shared; /* the same mapping: the thread sanitizer sees one word, not two */
+    /* the same mapping: the thread sanitizer sees one word, not two */
+    worker->lane = lane->shared;
     ASSERT_EQ(pthread_create(&worker->thread, NULL, worker_run, worker), 0);
     return lane;
 }

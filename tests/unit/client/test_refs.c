@@ -555,8 +555,8 @@ TEST(many_parts_of_one_array_are_waited_for_at_little_cost)
     root = root_create(&refs, refs_draw_ref(&refs), &shape);
     ref  = refs_open(&refs, root, NULL);
     ASSERT_NOT_NULL(ref);
-    began =
-        (double)clock() / CLOCKS_PER_SEC; /* of the processor: others may have it, too */
+    /* of the processor: others may have it, too */
+    began = (double)clock() / CLOCKS_PER_SEC;
     for (int i = 0; i < PARTS; i++) {
         struct pl_box where = box(i, 1);
 

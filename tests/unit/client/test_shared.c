@@ -183,8 +183,8 @@ TEST(a_sealed_buffer_is_pinned_where_it_lies)
     ASSERT_OK(shared_pin(&shared, KEY(0, 7, 3), pl_now_ns() + SECOND_NS, &pin, &err));
     ASSERT_STR((const char *)pin.data, "hello");
     store_table_doom(store.table, 7);
-    ASSERT_TRUE(
-        store_table_pinned(store.table, 7, pages, 1)); /* the worker sees it and waits */
+    /* the worker sees it and waits */
+    ASSERT_TRUE(store_table_pinned(store.table, 7, pages, 1));
     shared_unpin(&pin);
     ASSERT_TRUE(!store_table_pinned(store.table, 7, pages, 1));
     ASSERT_STATUS(shared_pin(&shared, KEY(0, 7, 3), pl_now_ns() + SECOND_NS, &pin, &err),

@@ -53,8 +53,8 @@ static void run_shell(const char *line, char *out, size_t out_bytes)
 
 TEST(descriptors_arrive_at_their_numbers_and_no_others)
 {
-    int leak =
-        open("/dev/null", O_RDONLY); /* not close-on-exec, as careless programs have them */
+    /* not close-on-exec, as careless programs have them */
+    int leak = open("/dev/null", O_RDONLY);
     char out[512];
 
     ASSERT_TRUE(leak >= 0);

@@ -223,8 +223,8 @@ TEST_ALONE(memory_outlives_its_killed_maker)
     received =
         pl_fd_recv(pair.socket, &text, &length, &fd, &count) == PLASMON_OK && count == 1;
     status = pair_wait(&pair);
-    contract_open(
-        &c); /* skips when there is no device: then the child had nothing to send */
+    /* skips when there is no device: then the child had nothing to send */
+    contract_open(&c);
     ASSERT_TRUE(received);
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 

@@ -246,8 +246,8 @@ TEST(a_stream_goes_on_behind_an_event_and_not_behind_what_came_later)
     ASSERT_OK(device_wait(c.other, &c.words[8], 1)); /* before the call, behind the event */
     ASSERT_OK(device_stream_behind(c.stream, point));
     ASSERT_OK(device_event_record(held, c.stream));
-    ASSERT_OK(
-        device_event_record(point, c.other)); /* who waits for the last one does so still */
+    /* who waits for the last one does so still */
+    ASSERT_OK(device_event_record(point, c.other));
     check_held(held);
 
     contract_gate_open(&c.words[0], 1);
@@ -400,8 +400,8 @@ TEST(events_tell_time_and_whether_they_were_reached)
     ASSERT_OK(device_stream_sync(c.stream, NULL));
     ASSERT_TRUE(device_event_done(end));
     ASSERT_OK(device_event_elapsed_ns(begin, end, &elapsed_ns));
-    ASSERT_TRUE(elapsed_ns >=
-                1900000); /* clocks of a GPU and of the host differ a little */
+    /* clocks of a GPU and of the host differ a little */
+    ASSERT_TRUE(elapsed_ns >= 1900000);
     ASSERT_TRUE(elapsed_ns <= (pl_now_ns() - started_ns) * 11 / 10 + 10000);
 
     /* A new record begins anew; and an event may go while its record is still to come. */

@@ -317,8 +317,8 @@ TEST(memory_taken_over_counts_and_a_peers_does_not)
 
     open_small(&device, false, 1);
     ASSERT_OK(device_range_reserve(device, 2 * unit, &base));
-    ASSERT_OK(
-        device_chunk_map(device, foreign, unit, 3, true, base)); /* ours, made by another */
+    /* ours, made by another */
+    ASSERT_OK(device_chunk_map(device, foreign, unit, 3, true, base));
     ASSERT_STATUS(device_chunk_create(device, unit, &fd), PLASMON_EDEVMEM);
     ASSERT_STATUS(
         device_chunk_map(device, foreign, unit, 64, false, device_ptr_add(base, unit)),

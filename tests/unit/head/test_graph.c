@@ -721,8 +721,8 @@ TEST(a_task_with_partial_results_is_a_step_by_itself)
     EXPECT_SEGMENT(0, 1, 1);
     launch(&world, 7);
     ASSERT_EQ(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_GRAPH), 2);
-    ASSERT_TRUE(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN) >=
-                2); /* and a fold */
+    /* and a fold */
+    ASSERT_TRUE(count_of_kind(0, PLASMON__V1__LAUNCH_KIND__LAUNCH_RUN) >= 2);
     all_done(&world);
     ASSERT_EQ(failures, 0);
     world_end(&world);

@@ -340,8 +340,8 @@ TEST(names_that_stay_are_told_once_whatever_comes_and_goes)
     } while (reply.next != NULL);
     for (uint64_t i = 0; i < COUNT; i++) {
         ASSERT_TRUE(told[i] <= 1);
-        ASSERT_TRUE(told[i] == 1 ||
-                    i % 2 == 0); /* odd ones stayed, or went when they had been told */
+        /* odd ones stayed, or went when they had been told */
+        ASSERT_TRUE(told[i] == 1 || i % 2 == 0);
     }
     wire_arena_reset(&arena);
     head_core_destroy(core);

@@ -206,8 +206,8 @@ TEST(an_object_of_a_quarter_of_the_large_ones_is_cut_when_others_follow)
 TEST(a_small_object_that_is_being_made_comes_from_its_maker)
 {
     begin(DEVICES);
-    core->config.chain_bytes =
-        1 << 20; /* from 4 KiB on it would matter who else is sent to */
+    /* from 4 KiB on it would matter who else is sent to */
+    core->config.chain_bytes = 1 << 20;
     for (uint64_t id = 11; id < 20; id++) {
         submit(id, 0, 1, 0);
     }

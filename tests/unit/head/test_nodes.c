@@ -119,8 +119,8 @@ TEST(a_store_whose_first_welcome_was_lost_is_the_one_that_comes_back)
     ASSERT_TRUE(!first.resumed);
     ASSERT_OK(worker_hello(MEMORY, 1, &worker, &err));
     store_lost();
-    ASSERT_OK(
-        store_hello("/b", MEMORY, &again, &err)); /* another process, another socket */
+    /* another process, another socket */
+    ASSERT_OK(store_hello("/b", MEMORY, &again, &err));
     ASSERT_TRUE(again.resumed);
     ASSERT_EQ(again.session, first.session);
     ASSERT_STR(head_machine_store_socket(world.machine, "host"), "/b");
@@ -138,8 +138,8 @@ TEST(another_memory_is_another_store_even_at_the_same_socket)
     begin();
     ASSERT_OK(store_hello("/a", MEMORY, &first, &err));
     ASSERT_OK(worker_hello(MEMORY, 1, &worker, &err));
-    ASSERT_OK(
-        store_hello("/a", ANOTHER, &again, &err)); /* before anybody saw the first die */
+    /* before anybody saw the first die */
+    ASSERT_OK(store_hello("/a", ANOTHER, &again, &err));
     ASSERT_TRUE(!again.resumed);
     ASSERT_TRUE(again.session != first.session);
     ASSERT_EQ(world.lone.nodes_gone, 1);

@@ -74,8 +74,8 @@ TEST(publishing_costs_the_same_however_many_names_there_are)
     last = publish_ns(core, session, many, few);
     printf("# publish: %.0f ns each with no names there, %.0f ns with %llu\n", first, last,
            (unsigned long long)many);
-    ASSERT_TRUE(last <
-                10 * first); /* with a search through all it was a hundred times as much */
+    /* with a search through all it was a hundred times as much */
+    ASSERT_TRUE(last < 10 * first);
     head_core_destroy(core);
 }
 

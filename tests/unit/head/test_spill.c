@@ -285,8 +285,8 @@ TEST(a_launch_that_overwrites_a_value_cancels_its_copy)
     ASSERT_TRUE(buffer_of(first) == buffer && !copied(first)); /* in place */
     ASSERT_EQ(spill->cancels, 1);
     settle();
-    ASSERT_TRUE(!copied(first) &&
-                copied(102)); /* which is the least recently used one now */
+    /* which is the least recently used one now */
+    ASSERT_TRUE(!copied(first) && copied(102));
     ASSERT_EQ(spill->write_backs, 2);
     ASSERT_EQ(spill->home.bytes_live, VALUE);
     end();

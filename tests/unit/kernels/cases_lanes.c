@@ -49,8 +49,8 @@ void case_expect_norm(struct trial *trial)
             long double complex z = trial_get_z(trial, 1, lane.first + j * lane.step);
             long double size      = cabsl(z);
 
-            sum +=
-                p == 1 ? size : size * size; /* exponents of 15 bits: nothing overflows */
+            /* exponents of 15 bits: nothing overflows */
+            sum += p == 1 ? size : size * size;
             largest = size > largest ? size : largest;
         }
         sum = p == 1 ? sum : p == 2 ? sqrtl(sum) : largest;

@@ -96,8 +96,8 @@ static plasmon_status_t place(struct runner *runner, const struct trial *trial,
     plasmon_status_t status;
     uint64_t bytes;
 
-    ASSERT_OK(
-        device_stream_sync(runner->stream, err)); /* the staging memory is free again */
+    /* the staging memory is free again */
+    ASSERT_OK(device_stream_sync(runner->stream, err));
     for (uint32_t i = 0; i < trial->count; i++) {
         const struct trial_array *array = &trial->array[i];
         uint64_t at                     = root_offset(trial, i);

@@ -835,8 +835,8 @@ TEST(c_text_that_reads_files_which_may_change_is_not_kept)
         ASSERT_TRUE(!code_c_key(texts[i], texts[i], "cc", &option, 1, key));
     }
     ASSERT_TRUE(code_text_alone("int plasmon, asm_, _asm; /* \\\n */", true));
-    ASSERT_TRUE(
-        code_text_alone("asm(\"nanosleep.u32 1;\");", false)); /* of PTX reads none */
+    /* of PTX reads none */
+    ASSERT_TRUE(code_text_alone("asm(\"nanosleep.u32 1;\");", false));
     ASSERT_TRUE(code_c_key("#include <math.h>\n", "a", "cc", &option, 1, key));
     ASSERT_TRUE(code_c_key("# include<math.h>\n", "a", "cc", &option, 1, again));
     ASSERT_EQ(memcmp(key, again, sizeof(key)), 0);

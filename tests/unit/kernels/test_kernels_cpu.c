@@ -401,8 +401,8 @@ TEST(a_sparse_matrix_that_points_outside_is_refused_and_not_followed)
     ASSERT_STATUS(run_spmv((int32_t[]){0, 2, 4}, wrong, &err), PLASMON_EINVAL);
     ASSERT_CONTAINS(err.text, "spmv: columns[2] is no index into x");
     ASSERT_STATUS(run_spmv((int32_t[]){0, 2, 4}, negative, &err), PLASMON_EINVAL);
-    ASSERT_OK(
-        run_spmv((int32_t[]){0, 2, 2}, wrong, &err)); /* what no row has is not read */
+    /* what no row has is not read */
+    ASSERT_OK(run_spmv((int32_t[]){0, 2, 2}, wrong, &err));
 }
 
 TEST(a_matrix_that_has_no_factor_is_named_with_its_pivot)

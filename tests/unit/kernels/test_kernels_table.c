@@ -147,8 +147,8 @@ TEST(every_function_is_found_by_its_name_and_its_id)
 TEST(no_built_in_function_has_an_id_that_is_kept_for_defined_ones)
 {
     for (uint32_t i = 0; i < kernel_count(); i++) {
-        ASSERT_TRUE(pl_hash_name(kernel_at(i)->name) <
-                    0xfff00000u); /* WIRE_FUNCTION_FIRST */
+        /* WIRE_FUNCTION_FIRST */
+        ASSERT_TRUE(pl_hash_name(kernel_at(i)->name) < 0xfff00000u);
     }
 }
 
@@ -205,8 +205,8 @@ struct call {
     const char *shape[SHAPES_MAX];
     double scalar[9]; /* whole numbers also for integer scalars */
     plasmon_status_t status;
-    const char
-        *text; /* on failure: part of the message. on success: shape of the first output */
+    /* on failure: part of the message. on success: shape of the first output */
+    const char *text;
 };
 
 static plasmon_status_t check_call(const struct call *call, struct kernel_arg_shape *args,

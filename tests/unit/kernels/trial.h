@@ -78,8 +78,8 @@ void trial_set(struct trial *trial, uint32_t index, int64_t flat, double value);
 void trial_set_z(struct trial *trial, uint32_t index, int64_t flat, double complex value);
 bool trial_is_float(uint32_t dtype); /* a real one */
 bool trial_is_complex(uint32_t dtype);
-double trial_epsilon(
-    uint32_t dtype); /* half the distance from 1 to the next number; of the parts */
+/* half the distance from 1 to the next number; of the parts */
+double trial_epsilon(uint32_t dtype);
 double trial_tiny(uint32_t dtype); /* half the smallest number */
 double trial_rounded(uint32_t dtype,
                      double value); /* to the nearest number, ties to even */

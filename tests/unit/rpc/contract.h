@@ -243,8 +243,8 @@ static void contract_queue_is_bounded(enum peer_transport transport)
 
     peer_pair_start(&pair, transport, NULL);
     peer_pair_open(&pair);
-    pl_mutex_lock(
-        &pair.served.lock); /* so that the server's message callback does not return */
+    /* so that the server's message callback does not return */
+    pl_mutex_lock(&pair.served.lock);
     while (status == PLASMON_OK && sent < 200) {
         status = peer_send(&pair.client, bytes, length);
         sent += status == PLASMON_OK;

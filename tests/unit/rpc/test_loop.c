@@ -99,8 +99,8 @@ TEST(idle_follows_a_burst_and_not_silence)
         before = counts.end.writable;
         rpc_loop_post(counts.loop, count_message, &counts);
         peer_end_wait(&counts.end, &counts.end.writable, before + 1, 5000);
-        ASSERT_TRUE(counts.end.writable <=
-                    before + 2); /* once a burst, whatever woke the loop beside it */
+        /* once a burst, whatever woke the loop beside it */
+        ASSERT_TRUE(counts.end.writable <= before + 2);
         loop_destroy(counts.loop, kind);
         peer_end_finish(&counts.end);
     }

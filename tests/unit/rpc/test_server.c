@@ -276,8 +276,8 @@ TEST(bad_addresses_say_what_is_wrong)
     (void)snprintf(address, sizeof(address), "unix:/tmp/%0150d", 1);
     ASSERT_STATUS(second_server(address, &err), PLASMON_EINVAL);
     ASSERT_CONTAINS(err.text, "longer than 107 bytes");
-    ASSERT_TRUE(second_server("192.0.2.1:4711", &err) !=
-                PLASMON_OK); /* not ours (RFC 5737) */
+    /* not ours (RFC 5737) */
+    ASSERT_TRUE(second_server("192.0.2.1:4711", &err) != PLASMON_OK);
     ASSERT_CONTAINS(err.text, "cannot listen on 192.0.2.1:4711");
     rpc_finish();
 }

@@ -126,8 +126,8 @@ int cluster_end(struct cluster *cluster)
     int status;
 
     ASSERT_EQ(kill(cluster->pid, SIGTERM), 0);
-    while (read(cluster->log, rest, sizeof(rest)) >
-           0) { /* until every process has closed it */
+    while (read(cluster->log, rest, sizeof(rest)) > 0) {
+        /* until every process has closed it */
         ASSERT_TRUE(pl_now_ns() < deadline);
     }
     ASSERT_EQ(waitpid(cluster->pid, &status, 0), cluster->pid);

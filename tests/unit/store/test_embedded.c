@@ -101,8 +101,8 @@ static void expect_nothing_left(uint64_t begin_ns)
     }
     for (;;) {
         int status;
-        pid_t pid =
-            waitpid(-1, &status, 0); /* ends: nobody holds the log's pipe any more */
+        /* ends: nobody holds the log's pipe any more */
+        pid_t pid = waitpid(-1, &status, 0);
 
         if (pid < 0) {
             ASSERT_EQ(errno, ECHILD);

@@ -169,8 +169,8 @@ TEST(a_full_socket_queues_in_order_up_to_the_limit)
         seen++;
     }
     ASSERT_TRUE(!store_link_pending(&out));
-    ASSERT_OK(
-        store_link_send(&out, &message, &pair[0], 1)); /* and one that is never read */
+    /* and one that is never read */
+    ASSERT_OK(store_link_send(&out, &message, &pair[0], 1));
     store_link_finish(&out);
     store_link_finish(&in);
     ASSERT_EQ(open_files(), before);

@@ -112,8 +112,8 @@ static void head_message(void *user, struct rpc_stream *stream, const uint8_t *b
     PL_CHECK(wire_decode_node_frame(&arena, bytes, length, &frame, &err) == PLASMON_OK);
     pl_mutex_lock(&head.lock);
     if (frame->header->seq != 0) {
-        PL_CHECK(frame->header->seq ==
-                 head.last_seq + 1); /* no gap, from 1 on each connection */
+        /* no gap, from 1 on each connection */
+        PL_CHECK(frame->header->seq == head.last_seq + 1);
         head.last_seq = frame->header->seq;
     }
     head.acked_by_store = frame->header->ack;

@@ -34,8 +34,8 @@ static void folder(char out[64])
 static void fill(uint8_t seed)
 {
     for (size_t i = 0; i < BYTES; i++) {
-        data[i] =
-            (uint8_t)(i * 31 + (i >> 8) * 7 + seed); /* moved by a page, it is another */
+        /* moved by a page, it is another */
+        data[i] = (uint8_t)(i * 31 + (i >> 8) * 7 + seed);
     }
 }
 
@@ -563,8 +563,8 @@ static uint64_t store_kept(struct kept *kept, const char *dir, uint64_t slab_num
         ask(spill, 1, STORE_SPILL_WRITE, 0, 1);
         expect_done(spill, 1, PLASMON_OK);
     }
-    store_spill_stop(
-        spill); /* the thread sees nothing of what follows, as when it is killed */
+    /* the thread sees nothing of what follows, as when it is killed */
+    store_spill_stop(spill);
     if (forgotten) {
         store_spill_forget(spill);
     }

@@ -165,8 +165,8 @@ TEST(a_full_page_says_so_and_works_again_after_an_unpin)
     store_table_unpin(pins, 500);
     ASSERT_OK(store_table_pin(table, 5, 1, pins, &entry, &pin));
     ASSERT_EQ(pin, 500);
-    pins->high =
-        UINT64_MAX; /* a reader that went mad does not send the scan out of bounds */
+    /* a reader that went mad does not send the scan out of bounds */
+    pins->high = UINT64_MAX;
     ASSERT_TRUE(store_table_pinned(table, 5, pages, 1));
     ASSERT_TRUE(!store_table_pinned(table, 6, pages, 1));
 }
@@ -221,8 +221,8 @@ enum { HAMMER_WORDS = 64, HAMMER_READERS = 2 };
 static struct {
     struct store_table *table;
     struct store_pins *pages[HAMMER_READERS];
-    _Atomic uint64_t
-        bytes[HAMMER_WORDS]; /* what the buffer holds: its generation, everywhere */
+    /* what the buffer holds: its generation, everywhere */
+    _Atomic uint64_t bytes[HAMMER_WORDS];
     _Atomic uint32_t generation;
     _Atomic uint32_t reads;
     _Atomic bool stop;

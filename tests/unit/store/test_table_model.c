@@ -61,8 +61,8 @@ struct actor {
     bool waiting; /* for `wait_word` to change: no use in running it before */
     const void *wait_word;
     uint64_t wait_value;
-    uint64_t history
-        [2]; /* hash of everything it loaded so far, and how many operations it did */
+    /* hash of everything it loaded so far, and how many operations it did */
+    uint64_t history[2];
     struct pending pending[BUFFER_DEPTH];
     unsigned pending_count;
     _Alignas(64) char stack[STACK_BYTES];
@@ -72,8 +72,8 @@ struct actor {
 static struct {
     struct store_table table;
     struct store_pins pins[READERS_MAX];
-    uint64_t value
-        [VALUES]; /* the bytes of the buffer, one for each slot; the version they are of */
+    /* the bytes of the buffer, one for each slot; the version they are of */
+    uint64_t value[VALUES];
     uint64_t violated;
     uint64_t restarted; /* the writer crashed and another took over */
     struct actor actors[ACTORS_MAX];

@@ -571,8 +571,8 @@ TEST(every_cut_and_every_flipped_bit_of_a_sample_is_survived)
 
         ASSERT_OK(wire_encode(sample->message, create, &bytes, &length));
         for (size_t cut = 0; cut < length; cut++) {
-            uint8_t *copy =
-                malloc(cut + 1); /* its own size, so that ASan sees a byte too far */
+            /* its own size, so that ASan sees a byte too far */
+            uint8_t *copy = malloc(cut + 1);
 
             memcpy(copy, bytes, cut);
             wire_arena_reset(&arena);

@@ -67,8 +67,8 @@ struct fake {
     uint32_t doorbells;
     struct pl_str rang; /* what was published when they rang: "1 2 4 " */
     uint32_t wakes;
-    const struct kernel_function
-        *own;                    /* what every defined function is; NULL: not loaded yet */
+    /* what every defined function is; NULL: not loaded yet */
+    const struct kernel_function *own;
     plasmon_status_t own_status; /* why there is none: EAGAIN, or a failure for good */
     bool own_quiet;              /* as the core said when it asked last */
     uintptr_t recordings;        /* how many were made; the last one's number */

@@ -642,8 +642,8 @@ static void break_anywhere(void)
     ASSERT_EQ(stats.transfers, PL_COUNT(points));
     ASSERT_EQ(stats.bytes, PL_COUNT(points) * SOME);
     ASSERT_EQ(stats.bytes_queued, 0);
-    ASSERT_TRUE(stats.retries >=
-                PL_COUNT(points) - 2); /* all that was sent may be answered at the last */
+    /* all that was sent may be answered at the last */
+    ASSERT_TRUE(stats.retries >= PL_COUNT(points) - 2);
     ASSERT_EQ(stats.stalls, 0);
     ASSERT_TRUE(stats.rate > 0);
     host_close(&a);
@@ -1175,8 +1175,8 @@ TEST(who_has_no_number_yet_is_not_device_0)
 TEST(bytes_of_what_was_given_up_are_dropped)
 {
     static const uint8_t bytes[1000] = {[0] = 1, [999] = 2};
-    const uint64_t chunk =
-        STORE_STAGE_SLOTS; /* its slot is not empty: nobody moves its word yet */
+    /* its slot is not empty: nobody moves its word yet */
+    const uint64_t chunk    = STORE_STAGE_SLOTS;
     struct bulk_frame frame = {.chunk = chunk, .bytes = sizeof(bytes)};
     struct bulk_answer answer;
     struct bulk_hello hello;

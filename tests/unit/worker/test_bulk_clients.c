@@ -348,8 +348,8 @@ static void assert_request_refused(const struct bulk_request *request,
     int fd = raw_connect(0);
 
     request_send(fd, request);
-    if (request->kind == BULK_PUT &&
-        request->bytes > 0) { /* refused by then, or just now */
+    if (request->kind == BULK_PUT && request->bytes > 0) {
+        /* refused by then, or just now */
         const struct bulk_part part = {.bytes = 1};
 
         (void)!send(fd, &part, sizeof(part), MSG_NOSIGNAL);

@@ -742,8 +742,8 @@ TEST(who_keeps_what_is_staged_from_its_end_is_broken_too)
     pl_mutex_unlock(&host->lock);
     (void)wait_for(host, 2, false, TRANSFER_PAIR_TROUBLE);
     ASSERT_EQ(__atomic_load_n(&host->stuck, __ATOMIC_ACQUIRE), 0);
-    while (__atomic_load_n(&host->stuck, __ATOMIC_ACQUIRE) ==
-           0) { /* nobody does break it */
+    while (__atomic_load_n(&host->stuck, __ATOMIC_ACQUIRE) == 0) {
+        /* nobody does break it */
         turns_take(&world);
         in_time(&world, "the worker's last way out");
         nap();

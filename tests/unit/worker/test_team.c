@@ -305,8 +305,8 @@ TEST(what_was_under_way_when_it_breaks_each_does_alone)
 TEST(parts_whose_others_never_come_are_done_alone)
 {
     team_open();
-    parts_put(
-        &host[1]); /* the worker of device 0 has died, that of 2 waits in front of it */
+    /* the worker of device 0 has died, that of 2 waits in front of it */
+    parts_put(&host[1]);
     (void)wait_for(&host[1], TRANSFER_PAIR_STALLED);
     ASSERT_EQ(__atomic_load_n(&host[1].done[0], __ATOMIC_ACQUIRE), 0);
     for (uint32_t i = 0; i < HOSTS; i++) {

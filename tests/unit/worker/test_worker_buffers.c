@@ -254,9 +254,9 @@ TEST(memory_is_taken_all_or_nothing)
     fake_launch_init(&launch, 1, RUN);
     fake_launch_function(&launch, "copy");
     fake_launch_fresh(&launch, 1, FAKE_CHUNK / 8); /* half of it */
-    fake_launch_fresh(&launch, 2, FAKE_CHUNK / 8)->mode =
-        KERNEL_IN; /* as an input: fresh all the same */
-    fake->scratch = FAKE_CHUNK / 2;
+    /* as an input: fresh all the same */
+    fake_launch_fresh(&launch, 2, FAKE_CHUNK / 8)->mode = KERNEL_IN;
+    fake->scratch                                       = FAKE_CHUNK / 2;
     ASSERT_OK(fake_send(fake, &launch));
     ASSERT_STR(fake_reports(fake), "starved:1");
     ASSERT_EQ(fake->starved_bytes, FAKE_CHUNK + FAKE_CHUNK / 2);
@@ -686,8 +686,8 @@ TEST(freed_buffer_stays_while_a_reader_is_unknown)
     struct fake *fake = fake_create();
 
     fake_filled(fake, 1);
-    fake->timelines[FAKE_US]->reader_epoch =
-        1; /* somebody came whose page is on its way to us */
+    /* somebody came whose page is on its way to us */
+    fake->timelines[FAKE_US]->reader_epoch = 1;
     fake_free(fake, 1);
     ASSERT_EQ(fake_state(fake, 1), STORE_DOOMED);
     fake->reader_epoch = 1;

@@ -316,8 +316,8 @@ TEST(memory_of_a_graph_stays_with_it_until_it_is_forgotten)
     fake->scratch = 512;
     go_and_finish(fake, 7, 1, 2, RECORDED "1 replay:0:1 signal:0:7");
     held = fake_memory(fake).bytes_used - before;
-    ASSERT_TRUE(held >=
-                COUNT * sizeof(float) + 2 * 512); /* a branch's scratch is its own */
+    /* a branch's scratch is its own */
+    ASSERT_TRUE(held >= COUNT * sizeof(float) + 2 * 512);
     go_and_finish(fake, 8, 1, 2, "replay:0:1 signal:0:8");
     ASSERT_EQ(fake_memory(fake).bytes_used - before, held);
     forget(fake, 9);

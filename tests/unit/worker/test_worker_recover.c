@@ -407,8 +407,8 @@ TEST(timeline_that_was_overwritten_is_refused)
     struct fake *fake = fake_create();
 
     test_expect_log();
-    fake->timelines[FAKE_US]->enqueued =
-        UINT64_MAX; /* to look at all of them would never end */
+    /* to look at all of them would never end */
+    fake->timelines[FAKE_US]->enqueued = UINT64_MAX;
     ASSERT_STATUS(fake_try_restart(fake), PLASMON_EINTERNAL);
     fake_destroy(fake);
 }

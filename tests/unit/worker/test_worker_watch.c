@@ -240,8 +240,8 @@ TEST(work_that_takes_as_long_as_before_is_seen_sooner)
         ASSERT_TRUE(lateness(&watch, change_ns, &looks) <= 11000);
         ASSERT_TRUE(looks <= looks_before + 18);
     }
-    ASSERT_TRUE(lateness(&watch, 60000000, &looks) <=
-                100000); /* and what does not, as ever */
+    /* and what does not, as ever */
+    ASSERT_TRUE(lateness(&watch, 60000000, &looks) <= 100000);
     ASSERT_EQ(worker_watch_pause_ns(&watch, 3000000), 93750);
 }
 
