@@ -42,5 +42,8 @@ void core_fail(struct head_core *core, uint32_t device, uint64_t seq,
  */
 void core_submit(struct head_core *core, uint64_t session, uint64_t id, uint32_t device,
                  uint64_t ref, uint64_t *dim, size_t ndim);
+/* Bytes [offset, offset + bytes) of a put of four f32 as ref 1, on device 0, as task `id`. */
+void core_put(uint64_t id, uint64_t offset, uint64_t bytes,
+              void (*send)(Plasmon__V1__ClientFrame *frame));
 
 #endif

@@ -144,33 +144,15 @@ static void make(void)
     run(10, PLASMON__V1__MODE__MODE_OUT, 0, 0);
 }
 
+static void send_maker(Plasmon__V1__ClientFrame *frame)
+{
+    send(&world.maker, frame);
+}
+
 /* Of the whole array. */
 static void put(uint64_t id, uint64_t offset, uint64_t bytes)
 {
-    static uint8_t data[ELEMENTS * 4];
-    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
-    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT, *tasks[1] = {&task};
-    Plasmon__V1__Arg arg = PLASMON__V1__ARG__INIT, *args[1] = {&arg};
-    Plasmon__V1__Shape shape = PLASMON__V1__SHAPE__INIT;
-    uint64_t dim             = ELEMENTS;
-
-    shape.dtype     = PL_F32;
-    shape.n_dim     = 1;
-    shape.dim       = &dim;
-    arg.mode        = PLASMON__V1__MODE__MODE_OUT;
-    arg.ref         = 1;
-    arg.shape       = &shape;
-    task.id         = id;
-    task.kind       = PLASMON__V1__TASK_KIND__TASK_PUT;
-    task.args       = args;
-    task.n_args     = 1;
-    task.place      = 1;
-    task.data.data  = data;
-    task.data.len   = bytes;
-    task.put_offset = offset;
-    frame.tasks     = tasks;
-    frame.n_tasks   = 1;
-    send(&world.maker, &frame);
+    core_put(id, offset, bytes, send_maker);
 }
 
 static void publish(uint64_t ref)

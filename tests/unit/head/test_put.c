@@ -80,33 +80,9 @@ static void send(Plasmon__V1__ClientFrame *frame)
     settle();
 }
 
-/* A piece of ref 1, on device 0. */
 static void put(uint64_t id, uint64_t offset, uint64_t bytes)
 {
-    static uint8_t data[ELEMENTS * 4];
-    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
-    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT, *tasks[1] = {&task};
-    Plasmon__V1__Arg arg = PLASMON__V1__ARG__INIT, *args[1] = {&arg};
-    Plasmon__V1__Shape shape = PLASMON__V1__SHAPE__INIT;
-    uint64_t dim             = ELEMENTS;
-
-    shape.dtype     = PL_F32;
-    shape.n_dim     = 1;
-    shape.dim       = &dim;
-    arg.mode        = PLASMON__V1__MODE__MODE_OUT;
-    arg.ref         = 1;
-    arg.shape       = &shape;
-    task.id         = id;
-    task.kind       = PLASMON__V1__TASK_KIND__TASK_PUT;
-    task.args       = args;
-    task.n_args     = 1;
-    task.place      = 1;
-    task.data.data  = data;
-    task.data.len   = bytes;
-    task.put_offset = offset;
-    frame.tasks     = tasks;
-    frame.n_tasks   = 1;
-    send(&frame);
+    core_put(id, offset, bytes, send);
 }
 
 static void done(uint64_t seq)
