@@ -436,15 +436,23 @@ struct worker_core {
     struct worker_watched watched[STORE_STREAM_MAX];
     struct pl_histogram transfer_times[WORKER_ROUTE_NCCL + 1]; /* of pairs, by route */
 
+    /* pace.c */
+    struct worker_long_work long_works[1u << WORKER_LONG_WORKS_BITS];
+    uint32_t long_work_count;
+
     /* queue_times.c */
     uint64_t command_ns; /* when the command came that is being taken */
-    struct worker_long_work long_works[1u << WORKER_LONG_WORKS_BITS]; /* pace.c */
-    uint32_t long_work_count;
-    uint64_t looked_ns; /* the clock, in this advance; 0: nobody looked yet */
+    uint64_t looked_ns;  /* the clock, in this advance; 0: nobody looked yet */
     struct worker_spell spell;
     struct pl_histogram queue_times;                 /* of functions */
     struct pl_histogram front_times[WIRE_WAIT_WHYS]; /* of spells, by cause */
 };
+
+/* The clock of worker_core_tick(); 0: there is none. */
+static inline uint64_t worker_now(const struct worker_core *core)
+{
+    return core->config.ops->now != NULL ? core->config.ops->now(core->config.user) : 0;
+}
 
 /* queue_times.c. Called when a command comes; when the front goes; and when an advance is over. */
 void worker_queue_times_command(struct worker_core *core);
@@ -746,7 +754,8 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
 
 /* pace.c */
 /* By what was seen its function, or recorded graph, takes long. */
-bool worker_pace_is_long(struct worker_core *core, const struct worker_launch *launch);
+bool worker_pace_is_long(const struct worker_core *core,
+                         const struct worker_launch *launch);
 /* A launch goes into the stream, which is empty. */
 void worker_pace_begins(struct worker_core *core, uint32_t stream);
 /* The words of all streams; what they cover is still in `running`. */

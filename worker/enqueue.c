@@ -453,7 +453,7 @@ static bool goes_by_link(const struct worker_core *core, const struct worker_lau
  */
 #define LINK_SLOWER 8u
 
-static uint64_t work_of(struct worker_core *core, const struct worker_launch *launch)
+static uint64_t work_of(const struct worker_core *core, const struct worker_launch *launch)
 {
     uint64_t bytes = bytes_of(launch) * (goes_by_link(core, launch) ? LINK_SLOWER : 1);
 

@@ -30,18 +30,17 @@ static const void *work_of(const struct worker_launch *launch)
     return launch->graph != NULL ? (const void *)launch->graph : launch->function;
 }
 
-static struct worker_long_work *entry_of(struct worker_core *core, const void *work)
+/* In the table; the address is mixed by the golden ratio, and its high bits are taken. */
+static size_t slot_of(const void *work)
 {
-    uint64_t hash = (uintptr_t)work * UINT64_C(0x9e3779b97f4a7c15);
-
-    return &core->long_works[hash >> (64 - WORKER_LONG_WORKS_BITS)];
+    return (uintptr_t)work * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WORKER_LONG_WORKS_BITS);
 }
 
 /* It took so long, on average; once for each look. */
 static void note(struct worker_core *core, const void *work, uint64_t average_ns,
                  uint64_t now_ns)
 {
-    struct worker_long_work *entry = entry_of(core, work);
+    struct worker_long_work *entry = &core->long_works[slot_of(work)];
     uint32_t times                 = entry->work == work ? entry->times : 0;
 
     if (times != 0 && entry->noted_ns == now_ns) {
@@ -58,7 +57,7 @@ static void note(struct worker_core *core, const void *work, uint64_t average_ns
     }
 }
 
-bool worker_pace_is_long(struct worker_core *core, const struct worker_launch *launch)
+bool worker_pace_is_long(const struct worker_core *core, const struct worker_launch *launch)
 {
     const void *work = work_of(launch);
     const struct worker_long_work *entry;
@@ -66,15 +65,13 @@ bool worker_pace_is_long(struct worker_core *core, const struct worker_launch *l
     if (core->long_work_count == 0 || work == NULL) {
         return false;
     }
-    entry = entry_of(core, work);
+    entry = &core->long_works[slot_of(work)];
     return entry->work == work && entry->times == CERTAIN;
 }
 
 void worker_pace_begins(struct worker_core *core, uint32_t stream)
 {
-    if (core->config.ops->now != NULL) {
-        core->streams[stream].paced_ns = core->config.ops->now(core->config.user);
-    }
+    core->streams[stream].paced_ns = worker_now(core);
 }
 
 static void stream_done(struct worker_core *core, struct worker_stream *stream,
@@ -108,11 +105,11 @@ void worker_pace_done(struct worker_core *core, const uint64_t *words)
 {
     uint64_t now_ns = 0;
 
-    for (uint32_t i = 0; i < core->stream_count && core->config.ops->now != NULL; i++) {
+    for (uint32_t i = 0; i < core->stream_count; i++) {
         struct worker_stream *stream = &core->streams[i];
 
         if (stream->running.first != NULL && stream->running.first->seq <= words[i]) {
-            now_ns = now_ns != 0 ? now_ns : core->config.ops->now(core->config.user);
+            now_ns = now_ns != 0 ? now_ns : worker_now(core);
             stream_done(core, stream, words[i], now_ns);
         }
     }

@@ -346,9 +346,8 @@ void worker_core_pair_ended(struct worker_core *core, const struct worker_pair_k
 
     if (pair != NULL && pair->key.epoch == key->epoch &&
         pair->state == WORKER_PAIR_ENDING) {
-        pair->state = WORKER_PAIR_ENDED;
-        pair->ended_ns =
-            core->config.ops->now != NULL ? core->config.ops->now(core->config.user) : 0;
+        pair->state    = WORKER_PAIR_ENDED;
+        pair->ended_ns = worker_now(core);
         core->comms_to_free++;
     }
 }

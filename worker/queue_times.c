@@ -14,8 +14,8 @@
 
 static uint64_t look(struct worker_core *core)
 {
-    if (core->looked_ns == 0 && core->config.ops->now != NULL) {
-        core->looked_ns = core->config.ops->now(core->config.user);
+    if (core->looked_ns == 0) {
+        core->looked_ns = worker_now(core);
     }
     return core->looked_ns;
 }

@@ -23,11 +23,6 @@
 #define LOOK_NS    UINT64_C(250000000)
 #define RATE_GUESS UINT64_C(500000000) /* bytes a second, before anything was measured */
 
-static uint64_t now_of(const struct worker_core *core)
-{
-    return core->config.ops->now != NULL ? core->config.ops->now(core->config.user) : 0;
-}
-
 static struct worker_pair *pair_of(struct worker_core *core, uint32_t peer, uint32_t route)
 {
     uint64_t key             = ((uint64_t)peer << 8 | route) + 1;
@@ -62,7 +57,7 @@ void worker_traffic_count(struct worker_core *core, struct worker_launch *launch
         /* pieces from several devices: the first one has the time */
         pair->in_flight++;
         launch->pair      = pair;
-        launch->moving_ns = now_of(core);
+        launch->moving_ns = worker_now(core);
         core->transfers_running++;
     }
     if (launch->pair == pair) {
@@ -80,7 +75,7 @@ void worker_traffic_done(struct worker_core *core, struct worker_launch *launch,
     if (pair == NULL) {
         return;
     }
-    now_ns = now_of(core);
+    now_ns = worker_now(core);
     pl_histogram_add(&core->transfer_times[pair->route], now_ns - launch->moving_ns);
     pair->in_flight--;
     pair->bytes_in_flight -= launch->pair_bytes;
