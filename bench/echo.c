@@ -157,7 +157,7 @@ static void ping_closed(void *user, struct rpc_stream *stream, plasmon_status_t 
 void bench_must_connect_echo(struct bench_echo *echo)
 {
     static const struct rpc_stream_ops ops = {ping_message, echo_writable, ping_closed};
-    struct rpc_channel_config config       = {.fd = echo->fd};
+    struct rpc_channel_config config       = {.fd = echo->fd, .by_socket = true};
 
     rpc_init();
     if (pl_mutex_init(&echo->lock, PL_RANK_CLIENT) != PLASMON_OK ||

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/linger.h"
 #include "base/log.h"
 #include "client/client_int.h"
 
@@ -23,7 +24,7 @@ static void hand_over_locked(struct session *session, uint64_t seq, uint8_t *buf
         return;
     }
     if (rpc_stream_send(session->stream, buffer, length) == PLASMON_OK) {
-        session->writing = true;
+        session->writing = rpc_stream_gather(session->stream);
     } else {
         session->stuck_from = seq - 1;
     }
@@ -79,13 +80,27 @@ void session_flush_locked(struct plasmon_client *client)
     cut_locked(client);
 }
 
+/*
+ * With few tasks under way each is sent as soon as the head takes it; of many, those that come
+ * until the loop's thread comes to it go in one frame.
+ */
+static bool is_writing(struct plasmon_client *client)
+{
+    struct session *session = &client->session;
+
+    if (session->writing && client->refs.tasks_live <= PL_LINGER_MANY) {
+        session->writing = !rpc_stream_idle(session->stream);
+    }
+    return session->writing;
+}
+
 void session_kick_locked(struct plasmon_client *client)
 {
     struct session *session = &client->session;
 
     if (frame_full(&session->frame) ||
-        (session->state == SESSION_OPEN && !session->writing &&
-         session->stuck_from == SESSION_NOT_STUCK)) {
+        (session->state == SESSION_OPEN && session->stuck_from == SESSION_NOT_STUCK &&
+         !is_writing(client))) {
         cut_locked(client);
     }
 }
@@ -104,7 +119,7 @@ void session_ack_locked(struct session *session)
     session_header_locked(session, 0, &header);
     if (frame_pack(&none, &header, rpc_buffer_create, &buffer, &length) == PLASMON_OK &&
         rpc_stream_send(session->stream, buffer, length) == PLASMON_OK) {
-        session->writing = true;
+        session->writing = rpc_stream_gather(session->stream);
     }
 }
 
@@ -126,7 +141,7 @@ static void resend_one(void *user, const uint8_t *bytes, size_t length)
     if (buffer != NULL) {
         memcpy(buffer, bytes, length);
         if (rpc_stream_send(resend->session->stream, buffer, length) == PLASMON_OK) {
-            resend->session->writing = true;
+            resend->session->writing = rpc_stream_gather(resend->session->stream);
             resend->seq++;
             return;
         }

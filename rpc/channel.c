@@ -102,7 +102,7 @@ static grpc_channel *channel_connect(const struct rpc_channel *channel, int fd,
 static void channel_free(struct rpc_channel *channel)
 {
     if (channel->has_token) {
-        grpc_slice_unref(channel->metadata.value);
+        grpc_slice_unref(channel->metadata[0].value);
     }
     trust_pems_release(channel->pems);
     pl_mutex_finish(&channel->lock);
@@ -147,7 +147,7 @@ static plasmon_status_t channel_set_token(struct rpc_channel *channel, const cha
         return PLASMON_ENOMEM;
     }
     (void)snprintf(text, bytes, "Bearer %s", token);
-    channel->metadata = (grpc_metadata){
+    channel->metadata[0] = (grpc_metadata){
         .key   = grpc_slice_from_static_string("authorization"),
         .value = grpc_slice_from_copied_string(text),
     };
@@ -202,6 +202,8 @@ plasmon_status_t rpc_channel_create(struct rpc_loop *loop,
             goto err_free_channel;
         }
     }
+    channel->asks =
+        !config->by_socket && rpc_shm_ask(&channel->metadata[channel->has_token]);
     if (config->target == NULL) {
         status = channel_prepare_fd(fd);
         if (status != PLASMON_OK) {
@@ -323,7 +325,7 @@ plasmon_status_t rpc_channel_mistrust(struct rpc_channel *channel, uint32_t time
     return status;
 }
 
-grpc_op rpc_channel_metadata_op(struct rpc_channel *channel, bool wait_for_ready)
+static grpc_op metadata_op(struct rpc_channel *channel, bool wait_for_ready)
 {
     grpc_op op = {.op = GRPC_OP_SEND_INITIAL_METADATA};
 
@@ -333,8 +335,22 @@ grpc_op rpc_channel_metadata_op(struct rpc_channel *channel, bool wait_for_ready
     }
     if (channel->has_token) {
         op.data.send_initial_metadata.count    = 1;
-        op.data.send_initial_metadata.metadata = &channel->metadata;
+        op.data.send_initial_metadata.metadata = channel->metadata;
     }
+    return op;
+}
+
+grpc_op rpc_channel_unary_metadata_op(struct rpc_channel *channel, bool wait_for_ready)
+{
+    return metadata_op(channel, wait_for_ready);
+}
+
+grpc_op rpc_channel_stream_metadata_op(struct rpc_channel *channel)
+{
+    grpc_op op = metadata_op(channel, true);
+
+    op.data.send_initial_metadata.count    = channel->has_token + channel->asks;
+    op.data.send_initial_metadata.metadata = channel->metadata;
     return op;
 }
 
@@ -383,7 +399,7 @@ static void unary_run(struct channel_unary *unary, struct rpc_channel *channel,
 {
     grpc_byte_buffer *bytes = rpc_bytes_of_buffer(buffer);
     grpc_op ops[6]          = {
-                 rpc_channel_metadata_op(channel, wait_for_ready),
+                 rpc_channel_unary_metadata_op(channel, wait_for_ready),
                  {.op = GRPC_OP_SEND_MESSAGE},
                  {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
                  {.op = GRPC_OP_RECV_INITIAL_METADATA},

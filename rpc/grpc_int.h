@@ -11,6 +11,7 @@
 #ifndef RPC_GRPC_INT_H
 #define RPC_GRPC_INT_H
 
+#include "rpc/ring.h"
 #include "rpc/rpc_int.h"
 
 #include <grpc/byte_buffer.h>
@@ -28,8 +29,17 @@ struct rpc_tag {
     void (*fn)(struct rpc_tag *tag, bool ok);
 };
 
+/* The streams of a loop that have shared memory. Its thread. */
+struct rpc_shms {
+    struct pl_list list; /* struct rpc_shm, whose turn it is first */
+    unsigned count;      /* a server's, also those that do not have it yet */
+    unsigned row;        /* messages since gRPC was looked at */
+    int epoll;           /* of their sockets; -1: there was none yet */
+};
+
 struct rpc_loop_grpc {
     struct rpc_loop base;
+    struct rpc_shms shms;
     grpc_completion_queue *queue;
     grpc_channel *lame; /* its call exists only to put the wake tag into the queue */
     grpc_call *wake_call;
@@ -38,6 +48,7 @@ struct rpc_loop_grpc {
     bool pausing; /* atomic; until the bell rings */
 };
 grpc_completion_queue *rpc_loop_queue(struct rpc_loop *loop);
+struct rpc_shms *rpc_loop_shms(struct rpc_loop *loop);
 /* Something was put into the queue: who pauses looks now. Any thread. */
 void rpc_loop_ring(struct rpc_loop *loop);
 
@@ -68,6 +79,8 @@ grpc_op rpc_status_op(struct rpc_status_storage *storage, plasmon_status_t statu
 void rpc_status_storage_finish(struct rpc_status_storage *storage);
 
 char *rpc_text_of_slice(grpc_slice slice); /* a copy, pl_free */
+/* A copy, pl_free; NULL: there is no such key (or no memory). */
+char *rpc_text_of_metadata(const grpc_metadata_array *metadata, const char *key);
 /* The bearer token in `metadata`, a copy; NULL: none (or no memory, which refuses as well). */
 char *rpc_token_of_metadata(const grpc_metadata_array *metadata);
 /* Takes as long for a wrong token as for a right one of its length. */
@@ -123,6 +136,7 @@ struct rpc_stream_grpc {
     grpc_byte_buffer *received;
     struct rpc_late again; /* the next receive; counts as a batch while it is to come */
     struct rpc_timer linger;
+    struct rpc_shm *shm; /* owned; NULL: none, or not yet */
 
     /* Client only. */
     struct rpc_channel *channel;
@@ -166,6 +180,75 @@ void rpc_stream_client_finish(struct rpc_stream_grpc *stream);
 void rpc_stream_server_send_status_locked(struct rpc_stream_grpc *stream);
 void rpc_stream_server_finish(struct rpc_stream_grpc *stream);
 
+/* From look(), on the loop's thread: the ring holds a message, or room for what waits. */
+void rpc_stream_shm_message(struct rpc_stream_grpc *stream);
+void rpc_stream_shm_room(struct rpc_stream_grpc *stream);
+/* All messages in the ring, before one that gRPC brought and before the end. Loop's thread. */
+void rpc_stream_shm_all(struct rpc_stream_grpc *stream);
+
+/* -------------------------------------------------------------------------------- shm.c */
+
+/* Of a loop's servers, for each has a descriptor and 128 KiB of memory; others go by gRPC. */
+#define RPC_SHMS_MAX         64u
+#define RPC_SHM_SECRET_BYTES 33u /* with its 0 */
+enum rpc_shm_signal { RPC_SHM_COME, RPC_SHM_SWITCH, RPC_SHM_BELL };
+
+/* Of one stream; what brings it about, and then what is there. */
+struct rpc_shm {
+    struct rpc_stream_grpc *stream;
+    struct pl_list link;      /* in its loop's list, once mapped */
+    struct rpc_shms *counted; /* NULL: a client's */
+    int listener;             /* a server's, until the client has come */
+    int socket;               /* the client's connection */
+    char secret[RPC_SHM_SECRET_BYTES];
+    void *memory;          /* mapped; NULL: not yet */
+    struct rpc_ring_in in; /* loop's thread */
+    bool in_open;          /* loop's thread: its messages count */
+    bool due; /* atomic: room() is to be called when the other side caught up */
+    /* Guarded by the stream's lock. */
+    struct rpc_ring_out out;
+    bool out_open;    /* messages go there */
+    unsigned signals; /* bits of rpc_shm_signal: to be sent by gRPC */
+};
+void rpc_shm_destroy(
+    struct rpc_shm *shm); /* loop's thread, or none runs it; NULL is fine */
+/* Client, in the call's first metadata; false: not here. */
+bool rpc_shm_ask(grpc_metadata *out);
+/*
+ * Server, to what was asked: its answer, whose value is the caller's. false: none. Loop's thread,
+ * as all that follow here.
+ */
+bool rpc_shm_offer_locked(struct rpc_stream_grpc *stream,
+                          const grpc_metadata_array *metadata, grpc_metadata *out);
+/* Client, to what was offered. */
+void rpc_shm_answer_locked(struct rpc_stream_grpc *stream,
+                           const grpc_metadata_array *metadata);
+/* One of the signals that are due, which is not any more. The caller's. */
+grpc_byte_buffer *rpc_shm_signal_locked(struct rpc_shm *shm);
+/* false: it is a message. */
+bool rpc_shm_signal_take(struct rpc_stream_grpc *stream, const uint8_t *bytes,
+                         size_t length);
+/* After the ring has moved: kick the stream then, for it may be by a signal. Any thread. */
+void rpc_shm_rouse_locked(struct rpc_shm *shm);
+/* Has the other side taken all but one message? false: room() is called when it has. Any thread. */
+bool rpc_shm_caught_up_locked(struct rpc_shm *shm);
+/*
+ * The other side has: is this loop awake, so that it calls room() before it rests? Any thread.
+ */
+bool rpc_shm_gather_locked(struct rpc_shm *shm);
+
+void rpc_shms_init(struct rpc_shms *all);
+void rpc_shms_finish(struct rpc_shms *all);
+/*
+ * Handles one message, or one room. false: there is nothing, or it is time for gRPC. What is called
+ * may free its stream.
+ */
+bool rpc_shms_look(struct rpc_shms *all);
+/* The loop will rest. false: there is something, and it will not. */
+bool rpc_shms_rest(struct rpc_shms *all, enum rpc_rest rest);
+void rpc_shms_rise(struct rpc_shms *all);
+void rpc_shms_drain(struct rpc_shms *all); /* its epoll said that there is something */
+
 /* ----------------------------------------------------------------------------- channels */
 
 struct rpc_channel {
@@ -175,8 +258,9 @@ struct rpc_channel {
     struct trust_source *tls; /* NULL: in the clear; only with tcp */
     size_t message_bytes_max;
     bool watched; /* not those over a descriptor: the core has no states for them */
-    grpc_metadata metadata; /* authorization, if has_token */
+    grpc_metadata metadata[2]; /* authorization, if has_token; rpc_shm_ask() */
     bool has_token;
+    bool asks; /* its streams, for shared memory */
     struct rpc_tag watch_tag;
     struct pl_mutex lock;    /* rank PL_RANK_RPC; guards what follows */
     grpc_channel *channel;   /* replaced when there are new certificates */
@@ -191,7 +275,9 @@ plasmon_status_t rpc_channel_mistrust(struct rpc_channel *channel, uint32_t time
 /* A call for `path`, and the op that sends its first metadata. */
 grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *queue,
                             const char *path, gpr_timespec deadline);
-grpc_op rpc_channel_metadata_op(struct rpc_channel *channel, bool wait_for_ready);
+/* Of a stream; of a unary call that waits for a connection, or does not. */
+grpc_op rpc_channel_stream_metadata_op(struct rpc_channel *channel);
+grpc_op rpc_channel_unary_metadata_op(struct rpc_channel *channel, bool wait_for_ready);
 /*
  * Why is there no connection? Tells one that is silent from one that is not there, and asks the
  * core; blocks for some tenths of a second.

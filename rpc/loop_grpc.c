@@ -26,13 +26,28 @@ grpc_completion_queue *rpc_loop_queue(struct rpc_loop *loop)
     return loop_of(loop)->queue;
 }
 
+struct rpc_shms *rpc_loop_shms(struct rpc_loop *loop)
+{
+    return &loop_of(loop)->shms;
+}
+
 static enum rpc_step loop_grpc_step(struct rpc_loop *base, uint64_t deadline_ns)
 {
     struct rpc_loop_grpc *loop = loop_of(base);
-    grpc_event event =
-        grpc_completion_queue_next(loop->queue, rpc_deadline_ns(deadline_ns), NULL);
-    struct rpc_tag *tag = event.tag;
+    struct rpc_tag *tag;
+    grpc_event event;
+    bool sleeps;
 
+    if (rpc_shms_look(&loop->shms)) {
+        return RPC_STEP_EVENT;
+    }
+    sleeps = deadline_ns != 0 && rpc_shms_rest(&loop->shms, RPC_REST_SLEEPS);
+    event  = grpc_completion_queue_next(loop->queue,
+                                        rpc_deadline_ns(sleeps ? deadline_ns : 0), NULL);
+    if (sleeps) {
+        rpc_shms_rise(&loop->shms);
+    }
+    tag = event.tag;
     if (event.type != GRPC_OP_COMPLETE) {
         return RPC_STEP_TIMEOUT;
     }
@@ -63,16 +78,24 @@ static bool loop_grpc_pause(struct rpc_loop *base, uint64_t pause_ns)
     struct timespec pause      = {.tv_sec  = (time_t)(pause_ns / 1000000000),
                                   .tv_nsec = (long)(pause_ns % 1000000000)};
     struct pollfd fds[]        = {{.fd = rpc_events_fd(), .events = POLLIN},
-                                  {.fd = loop->bell, .events = POLLIN}};
+                                  {.fd = loop->bell, .events = POLLIN},
+                                  {.fd = loop->shms.epoll, .events = POLLIN}};
 
     if (pause_ns == 0 || fds[0].fd < 0) {
         return false;
+    }
+    if (!rpc_shms_rest(&loop->shms, RPC_REST_PAUSES)) {
+        return true;
     }
     __atomic_store_n(&loop->pausing, true, __ATOMIC_SEQ_CST);
     (void)ppoll(fds, PL_COUNT(fds), &pause, NULL);
     __atomic_store_n(&loop->pausing, false, __ATOMIC_SEQ_CST);
     if ((fds[1].revents & POLLIN) != 0) {
         (void)pl_fd_lower(loop->bell);
+    }
+    rpc_shms_rise(&loop->shms);
+    if ((fds[2].revents & POLLIN) != 0) {
+        rpc_shms_drain(&loop->shms);
     }
     return true;
 }
@@ -107,6 +130,7 @@ static void loop_grpc_destroy(struct rpc_loop *base)
     grpc_channel_destroy(loop->lame);
     grpc_completion_queue_destroy(loop->queue);
     rpc_loop_finish(&loop->base);
+    rpc_shms_finish(&loop->shms);
     pl_fd_close(&loop->bell);
     pl_free(loop);
 }
@@ -131,6 +155,7 @@ plasmon_status_t rpc_loop_create(struct rpc_loop **out_loop)
         pl_free(loop);
         return status;
     }
+    rpc_shms_init(&loop->shms);
     loop->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (loop->bell < 0) {
         rpc_loop_finish(&loop->base);

@@ -121,6 +121,24 @@ static bool loopback_idle(struct rpc_stream *stream)
     return idle;
 }
 
+/* What was sent is in flight until the other loop took it, or `writable` is due. */
+static bool loopback_gather(struct rpc_stream *stream)
+{
+    struct loopback_end *end = end_of(stream);
+    bool follows;
+
+    pl_mutex_lock(&end->pair->lock);
+    follows = end->in_flight > 0 || end->writable_due;
+    pl_mutex_unlock(&end->pair->lock);
+    return follows;
+}
+
+static bool loopback_by_memory(const struct rpc_stream *stream)
+{
+    (void)stream;
+    return true;
+}
+
 static void loopback_close(struct rpc_stream *stream, plasmon_status_t status,
                            const char *why)
 {
@@ -222,9 +240,11 @@ static void end_run(void *user)
 }
 
 static const struct rpc_stream_impl loopback_impl = {
-    .send  = loopback_send,
-    .idle  = loopback_idle,
-    .close = loopback_close,
+    .send      = loopback_send,
+    .idle      = loopback_idle,
+    .gather    = loopback_gather,
+    .by_memory = loopback_by_memory,
+    .close     = loopback_close,
 };
 
 plasmon_status_t rpc_loopback_create(struct rpc_loop *loop_a, struct rpc_stream **out_a,

@@ -6,6 +6,10 @@
  * TLS is for TCP: Unix sockets and given descriptors stay within a host, and what guards them is
  * who may open them.
  *
+ * Within a host, and one network namespace, the messages of streams go through shared memory that
+ * the two sides find for themselves (rpc/shm.c); PLASMON_SHM=0 in the environment of either: by
+ * gRPC, as between hosts.
+ *
  * rpc/loopback.c implements the same rpc_stream face inside one process without gRPC, for the
  * thread sanitizer.
  *
@@ -73,7 +77,19 @@ void rpc_buffer_destroy(uint8_t *buffer); /* one that was not sent */
 #define RPC_QUEUE_BYTES_MAX (64u << 20)
 plasmon_status_t rpc_stream_send(struct rpc_stream *stream, uint8_t *buffer,
                                  size_t length) PL_MUST_CHECK;
-bool rpc_stream_idle(struct rpc_stream *stream); /* nothing in flight, nothing queued */
+/*
+ * Nothing is queued, and the other side, or the kernel, has taken what was sent, but for a message.
+ * false: `writable` follows when that is so.
+ */
+bool rpc_stream_idle(struct rpc_stream *stream);
+/*
+ * For who has just sent and would rather gather what comes now than send it as soon as the stream
+ * is idle: true: `writable` follows soon, also if it is idle already. false: it is, and the loop's
+ * thread rests.
+ */
+bool rpc_stream_gather(struct rpc_stream *stream);
+/* Do its messages go through shared memory both ways? Loop's thread. */
+bool rpc_stream_by_memory(const struct rpc_stream *stream);
 /*
  * Ends the stream: `closed` follows, with the same status and why, and no other callback once this
  * was called on the loop's thread. What is queued is still sent (for at most 2 s), except by a
@@ -162,6 +178,8 @@ struct rpc_channel_config {
     const char *token;        /* NULL: none */
     size_t message_bytes_max; /* 0: 8 MiB */
     struct trust_source *tls; /* NULL: in the clear. Lent until the channel is destroyed */
+    bool
+        by_socket; /* all by gRPC; otherwise its streams within a host go through shared memory */
 };
 plasmon_status_t rpc_channel_create(struct rpc_loop *loop,
                                     const struct rpc_channel_config *config,

@@ -27,7 +27,7 @@
  * many strangers.
  */
 #define RPC_DESCRIPTORS_MAX   8192u
-#define RPC_DESCRIPTORS_SPARE 128u
+#define RPC_DESCRIPTORS_SPARE 192u /* 64 of them for RPC_SHMS_MAX */
 /* connections that have not said enough to be taken over by the core */
 #define RPC_STRANGERS_MAX      1024u
 #define RPC_HEALTH_STREAMS_MAX 64u
@@ -121,6 +121,8 @@ void rpc_timer_disarm(struct rpc_loop *loop, struct rpc_timer *timer);
 struct rpc_stream_impl {
     plasmon_status_t (*send)(struct rpc_stream *stream, uint8_t *buffer, size_t length);
     bool (*idle)(struct rpc_stream *stream);
+    bool (*gather)(struct rpc_stream *stream);
+    bool (*by_memory)(const struct rpc_stream *stream);
     void (*close)(struct rpc_stream *stream, plasmon_status_t status, const char *why);
 };
 

@@ -157,6 +157,16 @@ char *rpc_text_of_slice(grpc_slice slice)
     return text;
 }
 
+char *rpc_text_of_metadata(const grpc_metadata_array *metadata, const char *key)
+{
+    for (size_t i = 0; i < metadata->count; i++) {
+        if (slice_is(metadata->metadata[i].key, key)) {
+            return rpc_text_of_slice(metadata->metadata[i].value);
+        }
+    }
+    return NULL;
+}
+
 char *rpc_token_of_metadata(const grpc_metadata_array *metadata)
 {
     static const char bearer[] = "Bearer ";

@@ -13,6 +13,16 @@ bool rpc_stream_idle(struct rpc_stream *stream)
     return stream->impl->idle(stream);
 }
 
+bool rpc_stream_gather(struct rpc_stream *stream)
+{
+    return stream->impl->gather(stream);
+}
+
+bool rpc_stream_by_memory(const struct rpc_stream *stream)
+{
+    return stream->impl->by_memory(stream);
+}
+
 void rpc_stream_close(struct rpc_stream *stream, plasmon_status_t status, const char *why)
 {
     stream->impl->close(stream, status, why != NULL ? why : "");

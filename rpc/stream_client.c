@@ -23,9 +23,11 @@ static void client_first(struct rpc_tag *tag, bool ok)
     struct rpc_stream_grpc *stream =
         pl_container_of(tag, struct rpc_stream_grpc, first_tag);
 
-    (void)ok; /* if not, the status says why */
     rpc_timer_disarm(stream->base.loop, &stream->connect);
     pl_mutex_lock(&stream->lock);
+    if (ok) { /* if not, the status says why */
+        rpc_shm_answer_locked(stream, &stream->initial);
+    }
     rpc_stream_batch_done_unlock(stream);
 }
 
@@ -37,6 +39,7 @@ static void client_ended(struct rpc_tag *tag, bool ok)
 
     (void)ok; /* a status always comes */
     rpc_timer_disarm(stream->base.loop, &stream->connect);
+    rpc_stream_shm_all(stream);
     pl_mutex_lock(&stream->lock);
     /* It waited for a connection, so there was one, also if no metadata came by it: it broke. */
     status = rpc_status_of_call(stream->code, &stream->trailing, true);
@@ -91,7 +94,7 @@ void rpc_stream_client_finish(struct rpc_stream_grpc *stream)
 
 static void client_start_locked(struct rpc_stream_grpc *stream)
 {
-    grpc_op first[2] = {rpc_channel_metadata_op(stream->channel, true),
+    grpc_op first[2] = {rpc_channel_stream_metadata_op(stream->channel),
                         {.op = GRPC_OP_RECV_INITIAL_METADATA}};
     grpc_op end      = {.op = GRPC_OP_RECV_STATUS_ON_CLIENT};
 

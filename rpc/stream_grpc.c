@@ -55,10 +55,10 @@ void rpc_stream_receive_locked(struct rpc_stream_grpc *stream)
 
 /* ------------------------------------------------------------------------------ sending */
 
-static void stream_send_locked(struct rpc_stream_grpc *stream, struct rpc_buffer *buffer)
+/* Takes bytes. */
+static void stream_send_locked(struct rpc_stream_grpc *stream, grpc_byte_buffer *bytes)
 {
-    grpc_byte_buffer *bytes = rpc_bytes_of_buffer(buffer);
-    grpc_op op              = {.op = GRPC_OP_SEND_MESSAGE};
+    grpc_op op = {.op = GRPC_OP_SEND_MESSAGE};
 
     op.data.send_message.send_message = bytes;
     stream->sending                   = true;
@@ -66,18 +66,73 @@ static void stream_send_locked(struct rpc_stream_grpc *stream, struct rpc_buffer
     grpc_byte_buffer_destroy(bytes); /* the shell: the operation took what is in it */
 }
 
+/* ---- through shared memory (shm.c) */
+
+/* Has this message gone? false: it waits for room in the ring, or for the write in flight. */
+static bool stream_put_locked(struct rpc_stream_grpc *stream, struct rpc_buffer *next)
+{
+    struct rpc_ring_out *out = &stream->shm->out;
+    bool large               = next->length > RPC_RING_MESSAGE_MAX;
+
+    if ((large && stream->sending) ||
+        !rpc_ring_put(out, large ? NULL : next->bytes, (uint32_t)next->length)) {
+        return false;
+    }
+    (void)rpc_queue_pop(&stream->queue);
+    if (large) {
+        stream_send_locked(stream, rpc_bytes_of_buffer(next));
+    } else {
+        rpc_buffer_destroy(next->bytes);
+    }
+    return true;
+}
+
+/* What is queued, through shared memory. */
+static void stream_kick_shm_locked(struct rpc_stream_grpc *stream)
+{
+    struct rpc_buffer *next;
+    bool any = false;
+
+    while ((next = stream->queue.first) != NULL &&
+           (stream_put_locked(stream, next) ||
+            (!stream->sending && rpc_shm_caught_up_locked(stream->shm) &&
+             stream_put_locked(stream, next)))) {
+        any = true;
+    }
+    if (any) {
+        rpc_shm_rouse_locked(stream->shm);
+    }
+}
+
+static void stream_signal_locked(struct rpc_stream_grpc *stream)
+{
+    if (stream->shm != NULL && stream->shm->signals != 0 && !stream->sending) {
+        stream_send_locked(stream, rpc_shm_signal_locked(stream->shm));
+    }
+}
+
 void rpc_stream_kick_locked(struct rpc_stream_grpc *stream)
 {
     struct rpc_buffer *next;
 
-    if (!stream->open || stream->sending || stream->over ||
-        stream->ending == RPC_ENDING_STARTED) {
+    if (!stream->open || stream->over || stream->ending == RPC_ENDING_STARTED) {
+        return;
+    }
+    stream_signal_locked(stream); /* SWITCH before what is large */
+    if (stream->shm != NULL && stream->shm->out_open) {
+        stream_kick_shm_locked(stream);
+        stream_signal_locked(stream); /* the bell */
+        if (stream->queue.first != NULL) {
+            return;
+        }
+    }
+    if (stream->sending) {
         return;
     }
 
     next = rpc_queue_pop(&stream->queue);
     if (next != NULL) {
-        stream_send_locked(stream, next);
+        stream_send_locked(stream, rpc_bytes_of_buffer(next));
     } else if (stream->ending == RPC_ENDING_FLUSH) {
         stream->ending = RPC_ENDING_STARTED;
         if (stream->server) {
@@ -114,34 +169,68 @@ static plasmon_status_t stream_grpc_send(struct rpc_stream *base, uint8_t *bytes
     return status;
 }
 
+/* false: `writable` follows when it is. */
+static bool stream_idle_locked(struct rpc_stream_grpc *stream)
+{
+    return !stream->sending && stream->queue.first == NULL &&
+           (stream->shm == NULL || rpc_shm_caught_up_locked(stream->shm));
+}
+
 static bool stream_grpc_idle(struct rpc_stream *base)
 {
     struct rpc_stream_grpc *stream = stream_grpc_of(base);
     bool idle;
 
     pl_mutex_lock(&stream->lock);
-    idle = !stream->sending && stream->queue.first == NULL;
+    idle = stream_idle_locked(stream);
     pl_mutex_unlock(&stream->lock);
     return idle;
+}
+
+static bool stream_grpc_gather(struct rpc_stream *base)
+{
+    struct rpc_stream_grpc *stream = stream_grpc_of(base);
+    bool follows;
+
+    pl_mutex_lock(&stream->lock);
+    follows = stream->sending || !stream_idle_locked(stream) ||
+              (stream->shm != NULL && rpc_shm_gather_locked(stream->shm));
+    pl_mutex_unlock(&stream->lock);
+    return follows;
+}
+
+/* What waits for its turn has it, or the user. */
+static void stream_turn_locked(struct rpc_stream_grpc *stream)
+{
+    rpc_stream_kick_locked(stream);
+    if (stream->ending == RPC_ENDING_NOT && !stream->over &&
+        stream->base.ops->writable != NULL && stream_idle_locked(stream)) {
+        pl_mutex_unlock(&stream->lock);
+        stream->base.ops->writable(stream->base.user, &stream->base);
+        pl_mutex_lock(&stream->lock);
+    }
 }
 
 static void stream_sent(struct rpc_tag *tag, bool ok)
 {
     struct rpc_stream_grpc *stream = pl_container_of(tag, struct rpc_stream_grpc, send_tag);
-    bool writable;
 
     pl_mutex_lock(&stream->lock);
     stream->sending = false;
-    if (!ok) {
+    if (ok) {
+        stream_turn_locked(stream);
+    } else {
         rpc_queue_drop(&stream->queue); /* the call is dead; how it died is on its way */
     }
-    rpc_stream_kick_locked(stream);
-    writable = ok && !stream->sending && stream->ending == RPC_ENDING_NOT && !stream->over;
-    if (writable && stream->base.ops->writable != NULL) {
-        pl_mutex_unlock(&stream->lock);
-        stream->base.ops->writable(stream->base.user, &stream->base);
-        pl_mutex_lock(&stream->lock);
-    }
+    rpc_stream_batch_done_unlock(stream);
+}
+
+void rpc_stream_shm_room(struct rpc_stream_grpc *stream)
+{
+    pl_mutex_lock(&stream->lock);
+    stream->batches++;
+    __atomic_store_n(&stream->shm->due, false, __ATOMIC_RELAXED);
+    stream_turn_locked(stream);
     rpc_stream_batch_done_unlock(stream);
 }
 
@@ -155,23 +244,115 @@ static void stream_end_locked(struct rpc_stream_grpc *stream)
 
 /* ---------------------------------------------------------------------------- receiving */
 
+static bool stream_wants(struct rpc_stream_grpc *stream)
+{
+    bool wants;
+
+    pl_mutex_lock(&stream->lock);
+    wants = !stream->closed_here;
+    pl_mutex_unlock(&stream->lock);
+    return wants;
+}
+
+static void stream_deliver(struct rpc_stream_grpc *stream, const uint8_t *bytes,
+                           size_t length)
+{
+    char why[96];
+
+    if (!stream_wants(stream)) {
+        return;
+    }
+    if (length > stream->message_bytes_max) {
+        (void)snprintf(why, sizeof(why), "message of %zu bytes; the limit is %zu", length,
+                       stream->message_bytes_max);
+        rpc_stream_close(&stream->base, PLASMON_ELIMIT, why);
+    } else {
+        stream->base.ops->message(stream->base.user, &stream->base, bytes, length);
+    }
+}
+
+/* The sender waits for what was taken. */
+static void stream_rouse(struct rpc_stream_grpc *stream)
+{
+    pl_mutex_lock(&stream->lock);
+    if (stream->shm->out_open) {
+        rpc_shm_rouse_locked(stream->shm);
+        rpc_stream_kick_locked(stream);
+    }
+    pl_mutex_unlock(&stream->lock);
+}
+
+/* The first message in the ring; false: that is none, or goes elsewhere. */
+static bool stream_take(struct rpc_stream_grpc *stream)
+{
+    struct rpc_ring_in *in = &stream->shm->in;
+    _Alignas(16) uint8_t bytes[RPC_RING_MESSAGE_MAX];
+    uint32_t length;
+    enum rpc_ring_first first = rpc_ring_first(in, &length);
+
+    if (first == RPC_RING_BROKEN) {
+        stream->shm->in_open = false;
+        rpc_stream_close(&stream->base, PLASMON_EMALFORMED,
+                         "what lies in its shared memory is no message");
+    }
+    if (first != RPC_RING_MESSAGE) {
+        return false;
+    }
+    if (rpc_ring_take(in, bytes, length)) {
+        stream_rouse(stream);
+    }
+    stream_deliver(stream, bytes, length);
+    return true;
+}
+
+void rpc_stream_shm_message(struct rpc_stream_grpc *stream)
+{
+    pl_mutex_lock(&stream->lock);
+    stream->batches++;
+    pl_mutex_unlock(&stream->lock);
+    (void)stream_take(stream);
+    pl_mutex_lock(&stream->lock);
+    rpc_stream_batch_done_unlock(stream);
+}
+
+void rpc_stream_shm_all(struct rpc_stream_grpc *stream)
+{
+    while (stream->shm != NULL && stream->shm->in_open && stream_take(stream)) {
+    }
+}
+
+/* A message by gRPC has its place in the ring. */
+static bool stream_reached(struct rpc_stream_grpc *stream)
+{
+    uint32_t nothing;
+
+    rpc_stream_shm_all(stream);
+    if (stream->shm == NULL || !stream->shm->in_open) {
+        return true;
+    }
+    if (rpc_ring_first(&stream->shm->in, &nothing) != RPC_RING_ELSEWHERE) {
+        rpc_stream_close(&stream->base, PLASMON_EMALFORMED,
+                         "a message that its shared memory does not know of");
+        return false;
+    }
+    if (rpc_ring_take(&stream->shm->in, NULL, 0)) {
+        stream_rouse(stream);
+    }
+    return true;
+}
+
 static void stream_message(struct rpc_stream_grpc *stream, grpc_byte_buffer *bytes)
 {
     struct rpc_received received;
-    char why[96];
 
     if (!rpc_received_open(&received, bytes)) {
         rpc_stream_close(&stream->base, PLASMON_EMALFORMED,
                          "a message that cannot be read");
         return;
     }
-    if (received.length > stream->message_bytes_max) {
-        (void)snprintf(why, sizeof(why), "message of %zu bytes; the limit is %zu",
-                       received.length, stream->message_bytes_max);
-        rpc_stream_close(&stream->base, PLASMON_ELIMIT, why);
-    } else {
-        stream->base.ops->message(stream->base.user, &stream->base, received.bytes,
-                                  received.length);
+    if (!rpc_shm_signal_take(stream, received.bytes, received.length) &&
+        stream_reached(stream)) {
+        stream_deliver(stream, received.bytes, received.length);
     }
     rpc_received_close(&received);
 }
@@ -191,14 +372,12 @@ static void stream_receive_again(struct rpc_late *late)
 static void stream_received(struct rpc_tag *tag, bool ok)
 {
     struct rpc_stream_grpc *stream = pl_container_of(tag, struct rpc_stream_grpc, recv_tag);
-    grpc_byte_buffer *bytes;
-    bool wanted;
+    grpc_byte_buffer *bytes        = ok ? stream->received : NULL;
 
-    pl_mutex_lock(&stream->lock);
-    bytes            = ok ? stream->received : NULL;
     stream->received = NULL;
-    wanted           = !stream->closed_here;
     if (bytes == NULL) {
+        rpc_stream_shm_all(stream);
+        pl_mutex_lock(&stream->lock);
         /*
          * The end of the other direction. A client's status follows by itself; a server ends its
          * own direction.
@@ -210,11 +389,7 @@ static void stream_received(struct rpc_tag *tag, bool ok)
         rpc_stream_batch_done_unlock(stream);
         return;
     }
-    pl_mutex_unlock(&stream->lock);
-
-    if (wanted) {
-        stream_message(stream, bytes);
-    }
+    stream_message(stream, bytes);
     grpc_byte_buffer_destroy(bytes);
     if (!rpc_loop_late(stream->base.loop, &stream->again)) {
         stream_receive_again(&stream->again);
@@ -284,6 +459,7 @@ static void stream_lingered(struct rpc_timer *timer)
 static void stream_free(struct rpc_stream_grpc *stream)
 {
     rpc_timer_disarm(stream->base.loop, &stream->linger);
+    rpc_shm_destroy(stream->shm);
     if (stream->server) {
         rpc_stream_server_finish(stream);
     } else {
@@ -333,8 +509,17 @@ plasmon_status_t rpc_stream_grpc_init(struct rpc_stream_grpc *stream, struct rpc
     return pl_mutex_init(&stream->lock, PL_RANK_RPC);
 }
 
+static bool stream_grpc_by_memory(const struct rpc_stream *base)
+{
+    const struct rpc_shm *shm = pl_container_of(base, struct rpc_stream_grpc, base)->shm;
+
+    return shm != NULL && shm->in_open && shm->out_open; /* both change on this thread */
+}
+
 const struct rpc_stream_impl rpc_stream_grpc_impl = {
-    .send  = stream_grpc_send,
-    .idle  = stream_grpc_idle,
-    .close = stream_grpc_close,
+    .send      = stream_grpc_send,
+    .idle      = stream_grpc_idle,
+    .gather    = stream_grpc_gather,
+    .by_memory = stream_grpc_by_memory,
+    .close     = stream_grpc_close,
 };

@@ -88,17 +88,22 @@ static void server_refuse_locked(struct rpc_stream_grpc *stream, plasmon_status_
     rpc_status_storage_finish(&storage);
 }
 
-static void server_start_locked(struct rpc_stream_grpc *stream)
+static void server_start_locked(struct rpc_stream_grpc *stream,
+                                const grpc_metadata_array *metadata)
 {
-    /* One entry, since a client that gets none takes the answer for a refusal. */
-    grpc_metadata hello = {.key   = grpc_slice_from_static_string("plasmon"),
-                           .value = grpc_slice_from_static_string("1")};
-    grpc_op op          = {.op = GRPC_OP_SEND_INITIAL_METADATA};
+    /* One entry at least, since a client that gets none takes the answer for a refusal. */
+    grpc_metadata hello[2] = {{.key   = grpc_slice_from_static_string("plasmon"),
+                               .value = grpc_slice_from_static_string("1")}};
+    grpc_op op             = {.op = GRPC_OP_SEND_INITIAL_METADATA};
+    bool offers = !stream->open_to_all && rpc_shm_offer_locked(stream, metadata, &hello[1]);
 
-    op.data.send_initial_metadata.count    = 1;
-    op.data.send_initial_metadata.metadata = &hello;
+    op.data.send_initial_metadata.count    = offers ? 2 : 1;
+    op.data.send_initial_metadata.metadata = hello;
     stream->open                           = true;
     rpc_stream_batch_locked(stream, &op, 1, &stream->first_tag);
+    if (offers) {
+        grpc_slice_unref(hello[1].value);
+    }
     rpc_stream_receive_locked(stream);
     rpc_stream_kick_locked(stream);
 }
@@ -185,7 +190,7 @@ void rpc_server_accept_stream(struct rpc_server_method *method, grpc_call *call,
 
     pl_mutex_lock(&stream->lock);
     if (status == PLASMON_OK) {
-        server_start_locked(stream);
+        server_start_locked(stream, metadata);
     } else {
         pl_debug("rpc", "refused %s from %s: %s", method->path,
                  rpc_stream_peer(&stream->base), err.text);

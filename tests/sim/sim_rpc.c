@@ -15,6 +15,7 @@ enum {
     CLOSED_MAX_NS   = 200000,
     QUIET_NS        = 20000000,
     REFUSE_PERMILLE = 15, /* of the messages: so much is queued already */
+    IDLE_PERMILLE   = 300,
 };
 /* of virtual time: who waits longer waits for ever */
 #define WAIT_MAX_NS UINT64_C(120000000000)
@@ -376,6 +377,17 @@ plasmon_status_t rpc_stream_send(struct rpc_stream *stream, uint8_t *buffer, siz
         sim_after(sim, sim_below(sim, LOOP_MAX_NS), stream_writable, stream, 0, NULL);
     }
     return status;
+}
+
+/* What was sent may have been taken before anybody is told: that is so with shared memory. */
+bool rpc_stream_idle(struct rpc_stream *stream)
+{
+    return !stream->writable_due || sim_chance(sim, IDLE_PERMILLE);
+}
+
+bool rpc_stream_gather(struct rpc_stream *stream)
+{
+    return stream->writable_due;
 }
 
 void rpc_stream_close(struct rpc_stream *stream, plasmon_status_t status, const char *why)

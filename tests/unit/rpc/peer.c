@@ -185,7 +185,7 @@ static void pair_start_server(struct peer_pair *pair, const struct peer_options 
     };
     struct pl_err err;
 
-    if (pair->transport == PEER_UNIX) {
+    if (pair->transport == PEER_UNIX || pair->transport == PEER_GRPC) {
         peer_dir_create(pair->dir);
         (void)snprintf(pair->address, sizeof(pair->address), "unix:%s/socket", pair->dir);
     } else {
@@ -207,6 +207,7 @@ static void pair_start_channel(struct peer_pair *pair, const struct peer_options
         .fd                = -1,
         .token             = options->client_token,
         .message_bytes_max = options->client_bytes_max,
+        .by_socket         = pair->transport == PEER_GRPC,
     };
 
     if (pair->transport == PEER_FD) {
@@ -242,7 +243,9 @@ void peer_pair_start(struct peer_pair *pair, enum peer_transport transport,
         pair_start_server(pair, options);
         pair_start_channel(pair, options);
     }
-    ASSERT_OK(rpc_loop_start(pair->client_loop, "client"));
+    if (!options->client_waits) {
+        ASSERT_OK(rpc_loop_start(pair->client_loop, "client"));
+    }
     ASSERT_OK(rpc_loop_start(pair->server_loop, "server"));
 }
 

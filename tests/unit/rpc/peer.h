@@ -11,6 +11,7 @@
 
 enum peer_transport {
     PEER_UNIX,
+    PEER_GRPC, /* the same without shared memory */
     PEER_TCP,
     PEER_FD,
     PEER_LOOPBACK, /* with loops that have no gRPC */
@@ -68,6 +69,7 @@ struct peer_options {
     size_t server_bytes_max;
     size_t client_bytes_max;
     void (*served_message)(struct peer_end *end, const uint8_t *bytes, size_t length);
+    bool client_waits; /* its loop is started by the test */
 };
 /* Starts loops and server, and a channel. Fails the test if it cannot. */
 void peer_pair_start(struct peer_pair *pair, enum peer_transport transport,

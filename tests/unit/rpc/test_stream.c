@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 CONTRACT(unix, PEER_UNIX)
+CONTRACT(grpc, PEER_GRPC)
 CONTRACT(tcp, PEER_TCP)
 CONTRACT(fd, PEER_FD)
 
@@ -34,12 +35,12 @@ static void ping_next(struct peer_end *end, const uint8_t *bytes, size_t length)
 }
 
 /* 42-120 us on two quiet cores; the bound leaves room for a loaded machine and for sanitizers. */
-TEST(a_ping_over_a_unix_socket_is_quick)
+static void check_ping(enum peer_transport transport)
 {
     static struct ping ping;
     struct peer_pair pair;
 
-    peer_pair_start(&pair, PEER_UNIX, NULL);
+    peer_pair_start(&pair, transport, NULL);
     pair.served.on_message = peer_echo;
     pair.client.on_message = ping_next;
     pair.client.user       = &ping;
@@ -52,6 +53,16 @@ TEST(a_ping_over_a_unix_socket_is_quick)
            (double)ping.taken[PINGS * 99 / 100] / 1000);
     ASSERT_TRUE(ping.taken[PINGS / 2] < 5000000);
     peer_pair_stop(&pair);
+}
+
+TEST(a_ping_over_a_unix_socket_is_quick)
+{
+    check_ping(PEER_GRPC);
+}
+
+TEST(a_ping_through_shared_memory_is_quick)
+{
+    check_ping(PEER_UNIX);
 }
 
 #define BATCH_BYTES (64 * 144) /* 64 tasks of 144 bytes */

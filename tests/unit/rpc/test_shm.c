@@ -1,0 +1,389 @@
+/*
+ * Streams through shared memory: that they come about, what goes which way, waking, and a side that
+ * lies or stays away.
+ */
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "rpc/grpc_int.h"
+#include "tests/harness/test.h"
+#include "tests/unit/rpc/peer.h"
+
+static struct rpc_stream_grpc *grpc_of(struct peer_end *end)
+{
+    return pl_container_of(end->stream, struct rpc_stream_grpc, base);
+}
+
+struct question {
+    struct peer_end *end;
+    bool open;
+    bool mapped;
+};
+
+static void ask(void *user)
+{
+    struct question *question      = user;
+    struct rpc_stream_grpc *stream = grpc_of(question->end);
+
+    pl_mutex_lock(&stream->lock);
+    question->mapped = stream->shm != NULL && stream->shm->memory != NULL;
+    question->open   = question->mapped && stream->shm->in_open && stream->shm->out_open;
+    pl_mutex_unlock(&stream->lock);
+}
+
+static bool is_open(struct rpc_loop *loop, struct peer_end *end)
+{
+    struct question question = {.end = end};
+
+    peer_run_on(loop, ask, &question);
+    return question.open;
+}
+
+static void wait_open(struct peer_pair *pair)
+{
+    uint64_t deadline_ns = pl_now_ns() + UINT64_C(10000000000);
+
+    ASSERT_OK(
+        peer_send(&pair->client, "first", 5)); /* then the other end is there as well */
+    peer_end_wait(&pair->served, &pair->served.messages, 1, 5000);
+    while (!is_open(pair->client_loop, &pair->client) ||
+           !is_open(pair->server_loop, &pair->served)) {
+        ASSERT_TRUE(pl_now_ns() < deadline_ns);
+        (void)usleep(1000);
+    }
+}
+
+static void start_open(struct peer_pair *pair, enum peer_transport transport)
+{
+    peer_pair_start(pair, transport, NULL);
+    peer_pair_open(pair);
+    wait_open(pair);
+}
+
+static void check_comes_about(enum peer_transport transport)
+{
+    struct peer_pair pair;
+
+    start_open(&pair, transport);
+    for (unsigned i = 0; i < 3; i++) {
+        ASSERT_OK(peer_send(&pair.client, "there", 5));
+        ASSERT_OK(peer_send(&pair.served, "and back", 8));
+        peer_end_wait(&pair.served, &pair.served.messages, i + 2, 5000);
+        peer_end_wait(&pair.client, &pair.client.messages, i + 1, 5000);
+    }
+    peer_pair_stop(&pair);
+    ASSERT_EQ(pair.served.status, PLASMON_OK);
+}
+
+TEST(it_comes_about_over_a_unix_socket)
+{
+    check_comes_about(PEER_UNIX);
+}
+
+TEST(it_comes_about_over_tcp_within_the_host)
+{
+    check_comes_about(PEER_TCP);
+}
+
+TEST(it_comes_about_over_a_descriptor)
+{
+    check_comes_about(PEER_FD);
+}
+
+TEST(who_does_not_ask_is_not_offered_it)
+{
+    struct peer_pair pair;
+
+    peer_pair_start(&pair, PEER_GRPC, NULL);
+    pair.served.on_message = peer_echo;
+    peer_pair_open(&pair);
+    for (unsigned i = 0; i < 20; i++) { /* as many round trips as it would take, and more */
+        ASSERT_OK(peer_send(&pair.client, "x", 1));
+        peer_end_wait(&pair.client, &pair.client.messages, i + 1, 5000);
+    }
+    ASSERT_NULL(grpc_of(&pair.client)->shm);
+    ASSERT_NULL(grpc_of(&pair.served)->shm);
+    peer_pair_stop(&pair);
+}
+
+/* ---------------------------------------------------------------------- order and room */
+
+#define SIZES 3000u
+
+static size_t size_of(uint64_t number)
+{
+    static const size_t sizes[] = {
+        8, 100, RPC_RING_MESSAGE_MAX, RPC_RING_MESSAGE_MAX + 1, 9, 30000, 200};
+
+    return number % 50 == 49 ? 1 << 20 : sizes[number % PL_COUNT(sizes)];
+}
+
+static void check_size(struct peer_end *end, const uint8_t *bytes, size_t length)
+{
+    uint64_t number =
+        end->messages - 2; /* the first was another one, and this is counted */
+    uint64_t got;
+
+    memcpy(&got, bytes, sizeof(got));
+    ASSERT_EQ(got, number);
+    ASSERT_EQ(length, size_of(number));
+    ASSERT_EQ(bytes[length - 1], length > 8 ? (uint8_t)number : bytes[7]);
+}
+
+/* Small ones and large ones, which go by gRPC, from a thread that is faster than the reader. */
+TEST(what_goes_either_way_keeps_its_order)
+{
+    static uint8_t bytes[1 << 20];
+    struct peer_pair pair;
+
+    start_open(&pair, PEER_UNIX);
+    pair.served.on_message = check_size;
+    for (uint64_t number = 0; number < SIZES; number++) {
+        plasmon_status_t status;
+
+        memset(bytes, (uint8_t)number, sizeof(bytes));
+        memcpy(bytes, &number, sizeof(number));
+        while ((status = peer_send(&pair.client, bytes, size_of(number))) ==
+               PLASMON_EAGAIN) {
+            (void)usleep(1000);
+        }
+        ASSERT_OK(status);
+    }
+    peer_end_wait(&pair.served, &pair.served.messages, SIZES + 1, 20000);
+    peer_pair_stop(&pair);
+}
+
+/* More than the ring holds, then the end at once: all of it arrives before the end. */
+TEST(an_end_comes_after_what_is_in_the_ring_and_queued_behind_it)
+{
+    enum { COUNT = 400 };
+    static uint8_t bytes[4000];
+    struct peer_pair pair;
+
+    start_open(&pair, PEER_UNIX);
+    pl_mutex_lock(&pair.served.lock); /* so that the server's callback does not return */
+    for (unsigned i = 0; i < COUNT; i++) {
+        ASSERT_OK(peer_send(&pair.client, bytes, sizeof(bytes)));
+    }
+    ASSERT_TRUE(!rpc_stream_idle(pair.client.stream));
+    rpc_stream_close(pair.client.stream, PLASMON_OK, "");
+    pl_mutex_unlock(&pair.served.lock);
+    peer_end_wait(&pair.served, &pair.served.closed, 1, 10000);
+    ASSERT_EQ(pair.served.messages, COUNT + 1);
+    ASSERT_EQ(pair.served.status, PLASMON_OK);
+    peer_pair_stop(&pair);
+}
+
+TEST(writable_comes_when_the_reader_has_caught_up)
+{
+    struct peer_pair pair;
+    uint64_t before;
+
+    start_open(&pair, PEER_UNIX);
+    peer_idle_wait(&pair.client, 5000);
+    pl_mutex_lock(&pair.client.lock);
+    before = pair.client.writable;
+    pl_mutex_unlock(&pair.client.lock);
+    pl_mutex_lock(&pair.served.lock);
+    for (unsigned i = 0; i < 10; i++) {
+        ASSERT_OK(peer_send(&pair.client, "x", 1));
+    }
+    ASSERT_TRUE(!rpc_stream_idle(pair.client.stream));
+    pl_mutex_unlock(&pair.served.lock);
+    peer_end_wait(&pair.client, &pair.client.writable, before + 1, 5000);
+    peer_pair_stop(&pair);
+}
+
+/* Whenever gather() says so, writable follows: no matter how soon the loop's thread rests. */
+TEST(who_gathers_is_told)
+{
+    struct peer_pair pair;
+    unsigned follows = 0;
+
+    start_open(&pair, PEER_UNIX);
+    for (unsigned i = 0; i < 3000; i++) {
+        uint64_t before;
+        bool gathers;
+
+        pl_mutex_lock(&pair.client.lock);
+        before = pair.client.writable;
+        ASSERT_OK(peer_send(&pair.client, "x", 1));
+        gathers = rpc_stream_gather(pair.client.stream);
+        pl_mutex_unlock(&pair.client.lock);
+        if (gathers) {
+            follows++;
+            peer_end_wait(&pair.client, &pair.client.writable, before + 1, 5000);
+        }
+    }
+    printf("# %u of 3000 followed\n", follows);
+    peer_pair_stop(&pair);
+}
+
+/* Long enough apart that both loops sleep, pause, or are just about to. */
+TEST(a_loop_that_rests_is_woken)
+{
+    uint64_t random = test_seed();
+    struct peer_pair pair;
+
+    start_open(&pair, PEER_UNIX);
+    pair.served.on_message = peer_echo;
+    for (unsigned i = 0; i < 2000; i++) {
+        uint64_t pause_us = i % 100 == 0 ? 20000 : test_random(&random) % 200;
+
+        ASSERT_OK(peer_send(&pair.client, "x", 1));
+        peer_end_wait(&pair.client, &pair.client.messages, i + 1, 5000);
+        (void)usleep((useconds_t)pause_us);
+    }
+    peer_pair_stop(&pair);
+}
+
+/* ------------------------------------------------------------------------- who lies */
+
+static void lie(void *user)
+{
+    struct rpc_stream_grpc *stream = grpc_of(user);
+
+    pl_mutex_lock(&stream->lock);
+    __atomic_store_n(&stream->shm->out.ring->written, UINT64_MAX, __ATOMIC_SEQ_CST);
+    (void)rpc_ring_rouse(&stream->shm->out);
+    stream->shm->signals |= 1u << RPC_SHM_BELL;
+    rpc_stream_kick_locked(stream);
+    pl_mutex_unlock(&stream->lock);
+}
+
+TEST(who_writes_rubbish_loses_his_stream_and_only_that)
+{
+    struct peer_pair pair, other;
+
+    start_open(&pair, PEER_UNIX);
+    start_open(&other, PEER_UNIX);
+    peer_run_on(pair.client_loop, lie, &pair.client);
+    peer_end_wait(&pair.client, &pair.client.closed, 1, 15000);
+    ASSERT_STATUS(pair.client.status, PLASMON_EMALFORMED);
+    ASSERT_CONTAINS(pair.client.why, "shared memory");
+    ASSERT_OK(peer_send(&other.client, "x", 1));
+    peer_end_wait(&other.served, &other.served.messages, 2, 5000);
+    peer_pair_stop(&pair);
+    peer_pair_stop(&other);
+}
+
+/* A message by gRPC that has no place in the ring: its sender has forgotten what he switched to. */
+static void forget(void *user)
+{
+    struct rpc_stream_grpc *stream = grpc_of(user);
+
+    pl_mutex_lock(&stream->lock);
+    stream->shm->out_open = false;
+    pl_mutex_unlock(&stream->lock);
+}
+
+TEST(a_message_that_the_ring_does_not_know_of_is_refused)
+{
+    struct peer_pair pair;
+
+    start_open(&pair, PEER_UNIX);
+    peer_run_on(pair.client_loop, forget, &pair.client);
+    ASSERT_OK(peer_send(&pair.client, "stray", 5));
+    peer_end_wait(&pair.client, &pair.client.closed, 1, 5000);
+    ASSERT_STATUS(pair.client.status, PLASMON_EMALFORMED);
+    ASSERT_EQ(pair.served.messages, 1);
+    peer_pair_stop(&pair);
+}
+
+/* ------------------------------------------------------------------ who is not expected */
+
+/* The socket's name is there for everybody to read, in /proc/net/unix. */
+struct door {
+    struct peer_end *end;
+    struct sockaddr_un address;
+    socklen_t length; /* 0: there is none yet */
+};
+
+static void find_door(void *user)
+{
+    struct door *door         = user;
+    const struct rpc_shm *shm = grpc_of(door->end)->shm;
+
+    door->length = 0;
+    if (shm != NULL && shm->listener >= 0) {
+        door->length = sizeof(door->address);
+        ASSERT_EQ(
+            getsockname(shm->listener, (struct sockaddr *)&door->address, &door->length),
+            0);
+    }
+}
+
+/* Stays there: a place in the queue. */
+static bool knock(const struct door *door, int *out_fd)
+{
+    static const char secret[RPC_SHM_SECRET_BYTES] = "0123456789abcdef0123456789abcdef";
+
+    *out_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return connect(*out_fd, (const struct sockaddr *)&door->address, door->length) == 0 &&
+           send(*out_fd, secret, sizeof(secret), MSG_NOSIGNAL) == (ssize_t)sizeof(secret);
+}
+
+/* The client's loop stands still until others have knocked. */
+static void start_late(struct peer_pair *pair, int knocks[], unsigned count)
+{
+    struct door door = {.end = &pair->served};
+
+    peer_pair_start(pair, PEER_UNIX, &(struct peer_options){.client_waits = true});
+    pair->served.on_message = peer_echo;
+    peer_pair_open(pair);
+    pl_mutex_lock(&pair->lock);
+    while (pair->accepted == 0) { /* the server's loop polls for both, in one process */
+        pl_cond_wait(&pair->changed, &pair->lock);
+    }
+    pl_mutex_unlock(&pair->lock);
+    peer_run_on(pair->server_loop, find_door, &door);
+    ASSERT_TRUE(door.length > 0);
+    for (unsigned i = 0; i < count; i++) {
+        ASSERT_TRUE(knock(&door, &knocks[i]) || i > 3);
+    }
+    ASSERT_OK(rpc_loop_start(pair->client_loop, "client"));
+}
+
+static void leave(const int knocks[], unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        (void)close(knocks[i]);
+    }
+}
+
+TEST(who_does_not_know_the_secret_is_sent_away)
+{
+    struct peer_pair pair;
+    char byte;
+    int knocks[2];
+
+    start_late(&pair, knocks, PL_COUNT(knocks));
+    wait_open(&pair);
+    for (size_t i = 0; i < PL_COUNT(knocks); i++) {
+        ASSERT_EQ(recv(knocks[i], &byte, 1, 0), 0); /* hung up on, without a descriptor */
+    }
+    leave(knocks, PL_COUNT(knocks));
+    peer_pair_stop(&pair);
+}
+
+TEST(where_others_are_in_the_way_the_stream_stays_as_it_was)
+{
+    struct peer_pair pair;
+    int knocks[10];
+
+    start_late(&pair, knocks, PL_COUNT(knocks));
+    for (unsigned i = 0; i < 20; i++) {
+        ASSERT_OK(peer_send(&pair.client, "x", 1));
+        peer_end_wait(&pair.client, &pair.client.messages, i + 1, 5000);
+    }
+    ASSERT_TRUE(!is_open(pair.client_loop, &pair.client));
+    leave(knocks, PL_COUNT(knocks));
+    peer_pair_stop(&pair);
+    ASSERT_EQ(pair.served.status, PLASMON_OK);
+}
+
+TEST_MAIN()
