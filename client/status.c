@@ -214,6 +214,7 @@ static void put_device(struct pl_str *out, const Plasmon__V1__Device *device)
               device->engines == PLASMON__V1__ENGINES__ENGINES_OPENING   ? "opening"
               : device->engines == PLASMON__V1__ENGINES__ENGINES_SOURCES ? "sources"
                                                                          : "own");
+    json_text(out, "messages", device->messages_by_memory ? "memory" : "grpc");
     json_number(out, "restarts", device->restarts);
     json_text(out, "host", device->host);
     json_number(out, "host_device", device->host_device);

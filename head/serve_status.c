@@ -58,6 +58,16 @@ static void turn(void *user)
     (void)user; /* an event, so that the loop is idle once more after it */
 }
 
+static void tell_messages(struct serve *serve, Plasmon__V1__StatusReply *out)
+{
+    for (size_t i = 0; i < out->n_devices; i++) {
+        const struct serve_worker *worker = serve_worker_of(serve, out->devices[i]->index);
+
+        out->devices[i]->messages_by_memory =
+            worker != NULL && rpc_stream_by_memory(worker->stream);
+    }
+}
+
 static void answer(struct serve *serve, struct serve_status *status)
 {
     const struct head_asked asked = {status->request, serve_now_ms(serve)};
@@ -90,6 +100,7 @@ static void answer(struct serve *serve, struct serve_status *status)
                                               status->host, &waits) == PLASMON_OK)) {
         head_machine_figures(serve->machine, &figures);
         serve_gate_tell(serve, &waits);
+        tell_messages(serve, &out);
         out.waits   = status->waits ? &waits : NULL;
         out.core_ns = figures.core_ns;
         out.store_socket =

@@ -479,6 +479,7 @@ TEST(a_host_whose_store_was_killed_is_given_up_and_a_new_store_joins)
     CLUSTER_OK(started_try_join(to, NULL, &client));
     started_wait_status(client, "\"index\":1,");
     started_wait_status(client, "\"state\":\"up\"");
+    started_wait_status(client, "\"messages\":\"memory\"");
     plasmon_finish(client);
     CLUSTER_OK(started_try_join(to, NULL, &client));
 

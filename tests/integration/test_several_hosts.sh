@@ -23,6 +23,8 @@ for i in 1 2 3; do start_store $i; done
 in_host1 "$program" move 6 || fail "moving objects between hosts"
 routes=$(in_host1 "$bin/plasmon" status --json | tr -d ' \n')
 echo "$routes" | grep -q "\"route\":\"$route\",\"copies\":[1-9]" || fail "no copy was counted on the $route route: $routes"
+ways=$(echo "$routes" | grep -o '"messages":"[a-z]*"' | sort | uniq -c | tr -s ' \n' ' ')
+[ "$ways" = ' 4 "messages":"grpc" 2 "messages":"memory" ' ] || fail "messages do not go through memory on the head's host and by gRPC elsewhere: $ways"
 
 pairs=$(in_host1 "$bin/plasmon" transfers --json) || fail "plasmon transfers"
 echo "$pairs" | grep -q "\"route\":\"$route\",\"from\":0,\"to\":2,\"objects\":[1-9][0-9]*,\"bytes\":[1-9]" || fail "the pair 0, 2 has no transfers: $pairs"
