@@ -24,7 +24,7 @@ static void hand_over_locked(struct session *session, uint64_t seq, uint8_t *buf
         return;
     }
     if (rpc_stream_send(session->stream, buffer, length) == PLASMON_OK) {
-        session->writing = rpc_stream_gather(session->stream);
+        session->writing = !rpc_stream_idle(session->stream);
     } else {
         session->stuck_from = seq - 1;
     }
@@ -81,8 +81,8 @@ void session_flush_locked(struct plasmon_client *client)
 }
 
 /*
- * With few tasks under way each is sent as soon as the head takes it; of many, those that come
- * until the loop's thread comes to it go in one frame.
+ * With few tasks under way each is sent as soon as the head has taken the one before; of many,
+ * those that come until the loop's thread says so.
  */
 static bool is_writing(struct plasmon_client *client)
 {
@@ -119,7 +119,7 @@ void session_ack_locked(struct session *session)
     session_header_locked(session, 0, &header);
     if (frame_pack(&none, &header, rpc_buffer_create, &buffer, &length) == PLASMON_OK &&
         rpc_stream_send(session->stream, buffer, length) == PLASMON_OK) {
-        session->writing = rpc_stream_gather(session->stream);
+        session->writing = !rpc_stream_idle(session->stream);
     }
 }
 
@@ -141,7 +141,7 @@ static void resend_one(void *user, const uint8_t *bytes, size_t length)
     if (buffer != NULL) {
         memcpy(buffer, bytes, length);
         if (rpc_stream_send(resend->session->stream, buffer, length) == PLASMON_OK) {
-            resend->session->writing = rpc_stream_gather(resend->session->stream);
+            resend->session->writing = !rpc_stream_idle(resend->session->stream);
             resend->seq++;
             return;
         }

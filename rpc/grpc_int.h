@@ -207,6 +207,7 @@ struct rpc_shm {
     bool due; /* atomic: room() is to be called when the other side caught up */
     /* Guarded by the stream's lock. */
     struct rpc_ring_out out;
+    uint64_t put_ns;  /* atomic: when the last message was put */
     bool out_open;    /* messages go there */
     unsigned signals; /* bits of rpc_shm_signal: to be sent by gRPC */
 };
@@ -228,15 +229,14 @@ grpc_byte_buffer *rpc_shm_signal_locked(struct rpc_shm *shm);
 /* false: it is a message. */
 bool rpc_shm_signal_take(struct rpc_stream_grpc *stream, const uint8_t *bytes,
                          size_t length);
+void rpc_shm_put_locked(struct rpc_shm *shm); /* messages were put: rouses */
 /* After the ring has moved: kick the stream then, for it may be by a signal. Any thread. */
 void rpc_shm_rouse_locked(struct rpc_shm *shm);
-/* Has the other side taken all but one message? false: room() is called when it has. Any thread. */
-bool rpc_shm_caught_up_locked(struct rpc_shm *shm);
 /*
- * The other side has: is this loop awake, so that it calls room() before it rests? Any thread.
+ * Has the other side taken all but one message? And has it been some time since that was put, where
+ * many things are under way? false: room() is called when that is so. Any thread.
  */
-bool rpc_shm_gather_locked(struct rpc_shm *shm);
-
+bool rpc_shm_idle_locked(struct rpc_shm *shm);
 void rpc_shms_init(struct rpc_shms *all);
 void rpc_shms_finish(struct rpc_shms *all);
 /*

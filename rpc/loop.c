@@ -261,9 +261,12 @@ static enum rpc_step loop_step(struct rpc_loop *loop, uint64_t deadline_ns)
     return step;
 }
 
-static bool many_under_way(const struct rpc_loop *loop)
+static bool many_under_way(struct rpc_loop *loop)
 {
-    return loop->many != NULL && loop->many(loop->many_user);
+    bool many = loop->many != NULL && loop->many(loop->many_user);
+
+    __atomic_store_n(&loop->is_many, many, __ATOMIC_RELAXED);
+    return many;
 }
 
 /* With many things under way more is to come, and comes in one then. */

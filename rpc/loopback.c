@@ -121,18 +121,6 @@ static bool loopback_idle(struct rpc_stream *stream)
     return idle;
 }
 
-/* What was sent is in flight until the other loop took it, or `writable` is due. */
-static bool loopback_gather(struct rpc_stream *stream)
-{
-    struct loopback_end *end = end_of(stream);
-    bool follows;
-
-    pl_mutex_lock(&end->pair->lock);
-    follows = end->in_flight > 0 || end->writable_due;
-    pl_mutex_unlock(&end->pair->lock);
-    return follows;
-}
-
 static bool loopback_by_memory(const struct rpc_stream *stream)
 {
     (void)stream;
@@ -242,7 +230,6 @@ static void end_run(void *user)
 static const struct rpc_stream_impl loopback_impl = {
     .send      = loopback_send,
     .idle      = loopback_idle,
-    .gather    = loopback_gather,
     .by_memory = loopback_by_memory,
     .close     = loopback_close,
 };

@@ -78,16 +78,11 @@ void rpc_buffer_destroy(uint8_t *buffer); /* one that was not sent */
 plasmon_status_t rpc_stream_send(struct rpc_stream *stream, uint8_t *buffer,
                                  size_t length) PL_MUST_CHECK;
 /*
- * Nothing is queued, and the other side, or the kernel, has taken what was sent, but for a message.
+ * Nothing is queued, and what was sent is with the kernel, or taken by the other side, but for a
+ * message; where many things are under way, some time ago, so that what comes now is gathered.
  * false: `writable` follows when that is so.
  */
 bool rpc_stream_idle(struct rpc_stream *stream);
-/*
- * For who has just sent and would rather gather what comes now than send it as soon as the stream
- * is idle: true: `writable` follows soon, also if it is idle already. false: it is, and the loop's
- * thread rests.
- */
-bool rpc_stream_gather(struct rpc_stream *stream);
 /* Do its messages go through shared memory both ways? Loop's thread. */
 bool rpc_stream_by_memory(const struct rpc_stream *stream);
 /*

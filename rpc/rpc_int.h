@@ -75,9 +75,10 @@ struct rpc_loop {
     bool stopped;
 
     /* Whoever runs the loop. */
-    unsigned events;        /* since idle was last called */
-    uint64_t burst_ns;      /* when the first of these came */
-    uint64_t event_ns;      /* when the last one came */
+    unsigned events;   /* since idle was last called */
+    uint64_t burst_ns; /* when the first of these came */
+    uint64_t event_ns; /* when the last one came */
+    bool is_many;      /* many things are under way, as it was told last; others read it */
     struct pl_recent waits; /* between events */
     uint64_t tick_ns;
     uint64_t tick_due_ns;
@@ -121,7 +122,6 @@ void rpc_timer_disarm(struct rpc_loop *loop, struct rpc_timer *timer);
 struct rpc_stream_impl {
     plasmon_status_t (*send)(struct rpc_stream *stream, uint8_t *buffer, size_t length);
     bool (*idle)(struct rpc_stream *stream);
-    bool (*gather)(struct rpc_stream *stream);
     bool (*by_memory)(const struct rpc_stream *stream);
     void (*close)(struct rpc_stream *stream, plasmon_status_t status, const char *why);
 };

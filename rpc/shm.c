@@ -45,6 +45,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 
@@ -53,7 +54,8 @@
 #define SHM_SIGNAL_BYTES 5u
 #define SHM_CALLERS      4 /* that wait at a socket */
 /* messages in a row before gRPC is looked at: a look costs a system call */
-#define SHM_ROW 16u
+#define SHM_ROW       16u
+#define SHM_GATHER_NS UINT64_C(20000)
 
 /* In this order in the memory. */
 struct shm_memory {
@@ -446,23 +448,32 @@ void rpc_shm_rouse_locked(struct rpc_shm *shm)
     }
 }
 
-bool rpc_shm_caught_up_locked(struct rpc_shm *shm)
+void rpc_shm_put_locked(struct rpc_shm *shm)
 {
-    if (!shm->out_open || rpc_ring_caught_up(&shm->out)) {
+    __atomic_store_n(&shm->put_ns, pl_now_ns(), __ATOMIC_RELAXED);
+    rpc_shm_rouse_locked(shm);
+}
+
+/*
+ * With many things under way frames would become small, which costs both sides more than the ring
+ * does: what comes within so long after a message goes in the next one. Not where this loop's thread
+ * rests, for it would have to be woken to send it.
+ */
+static bool shm_gathers(const struct rpc_shm *shm)
+{
+    return __atomic_load_n(&shm->stream->base.loop->is_many, __ATOMIC_RELAXED) &&
+           pl_now_ns() - __atomic_load_n(&shm->put_ns, __ATOMIC_RELAXED) < SHM_GATHER_NS;
+}
+
+bool rpc_shm_idle_locked(struct rpc_shm *shm)
+{
+    if (!shm->out_open || (rpc_ring_caught_up(&shm->out) && !shm_gathers(shm))) {
         return true;
     }
     __atomic_store_n(&shm->due, true, __ATOMIC_SEQ_CST);
     rpc_ring_want(&shm->out);
-    return rpc_ring_caught_up(&shm->out);
-}
-
-bool rpc_shm_gather_locked(struct rpc_shm *shm)
-{
-    if (!shm->out_open) {
-        return false;
-    }
-    __atomic_store_n(&shm->due, true, __ATOMIC_SEQ_CST);
-    return rpc_ring_reader_awake(&shm->in);
+    return rpc_ring_caught_up(&shm->out) &&
+           (!shm_gathers(shm) || !rpc_ring_reader_awake(&shm->in));
 }
 
 /* ------------------------------------------------------------------------------- the loop */
@@ -515,7 +526,7 @@ bool rpc_shms_look(struct rpc_shms *all)
         struct rpc_shm *shm = pl_container_of(pos, struct rpc_shm, link);
         bool message        = shm_has_message(shm);
 
-        if (message || shm_has_room(shm)) {
+        if (message || (shm_has_room(shm) && !shm_gathers(shm))) {
             pl_list_remove(&shm->link); /* the others' turn */
             pl_list_add_tail(&all->list, &shm->link);
             all->row++;

@@ -13,11 +13,6 @@ bool rpc_stream_idle(struct rpc_stream *stream)
     return stream->impl->idle(stream);
 }
 
-bool rpc_stream_gather(struct rpc_stream *stream)
-{
-    return stream->impl->gather(stream);
-}
-
 bool rpc_stream_by_memory(const struct rpc_stream *stream)
 {
     return stream->impl->by_memory(stream);

@@ -95,12 +95,12 @@ static void stream_kick_shm_locked(struct rpc_stream_grpc *stream)
 
     while ((next = stream->queue.first) != NULL &&
            (stream_put_locked(stream, next) ||
-            (!stream->sending && rpc_shm_caught_up_locked(stream->shm) &&
+            (!stream->sending && rpc_shm_idle_locked(stream->shm) &&
              stream_put_locked(stream, next)))) {
         any = true;
     }
     if (any) {
-        rpc_shm_rouse_locked(stream->shm);
+        rpc_shm_put_locked(stream->shm);
     }
 }
 
@@ -173,7 +173,7 @@ static plasmon_status_t stream_grpc_send(struct rpc_stream *base, uint8_t *bytes
 static bool stream_idle_locked(struct rpc_stream_grpc *stream)
 {
     return !stream->sending && stream->queue.first == NULL &&
-           (stream->shm == NULL || rpc_shm_caught_up_locked(stream->shm));
+           (stream->shm == NULL || rpc_shm_idle_locked(stream->shm));
 }
 
 static bool stream_grpc_idle(struct rpc_stream *base)
@@ -185,18 +185,6 @@ static bool stream_grpc_idle(struct rpc_stream *base)
     idle = stream_idle_locked(stream);
     pl_mutex_unlock(&stream->lock);
     return idle;
-}
-
-static bool stream_grpc_gather(struct rpc_stream *base)
-{
-    struct rpc_stream_grpc *stream = stream_grpc_of(base);
-    bool follows;
-
-    pl_mutex_lock(&stream->lock);
-    follows = stream->sending || !stream_idle_locked(stream) ||
-              (stream->shm != NULL && rpc_shm_gather_locked(stream->shm));
-    pl_mutex_unlock(&stream->lock);
-    return follows;
 }
 
 /* What waits for its turn has it, or the user. */
@@ -519,7 +507,6 @@ static bool stream_grpc_by_memory(const struct rpc_stream *base)
 const struct rpc_stream_impl rpc_stream_grpc_impl = {
     .send      = stream_grpc_send,
     .idle      = stream_grpc_idle,
-    .gather    = stream_grpc_gather,
     .by_memory = stream_grpc_by_memory,
     .close     = stream_grpc_close,
 };

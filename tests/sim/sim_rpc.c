@@ -385,11 +385,6 @@ bool rpc_stream_idle(struct rpc_stream *stream)
     return !stream->writable_due || sim_chance(sim, IDLE_PERMILLE);
 }
 
-bool rpc_stream_gather(struct rpc_stream *stream)
-{
-    return stream->writable_due;
-}
-
 void rpc_stream_close(struct rpc_stream *stream, plasmon_status_t status, const char *why)
 {
     struct sim_client *place = stream->loop->place;

@@ -198,13 +198,25 @@ TEST(writable_comes_when_the_reader_has_caught_up)
     peer_pair_stop(&pair);
 }
 
-/* Whenever gather() says so, writable follows: no matter how soon the loop's thread rests. */
-TEST(who_gathers_is_told)
+static bool always(void *user)
+{
+    (void)user;
+    return true;
+}
+
+/* Whenever it is not idle writable follows: no matter how soon the loop's thread rests. */
+static void check_gathering(bool many)
 {
     struct peer_pair pair;
     unsigned follows = 0;
 
-    start_open(&pair, PEER_UNIX);
+    peer_pair_start(&pair, PEER_UNIX, &(struct peer_options){.client_waits = true});
+    if (many) {
+        rpc_loop_set_many(pair.client_loop, always, NULL);
+    }
+    ASSERT_OK(rpc_loop_start(pair.client_loop, "client"));
+    peer_pair_open(&pair);
+    wait_open(&pair);
     for (unsigned i = 0; i < 3000; i++) {
         uint64_t before;
         bool gathers;
@@ -212,7 +224,7 @@ TEST(who_gathers_is_told)
         pl_mutex_lock(&pair.client.lock);
         before = pair.client.writable;
         ASSERT_OK(peer_send(&pair.client, "x", 1));
-        gathers = rpc_stream_gather(pair.client.stream);
+        gathers = !rpc_stream_idle(pair.client.stream);
         pl_mutex_unlock(&pair.client.lock);
         if (gathers) {
             follows++;
@@ -221,6 +233,16 @@ TEST(who_gathers_is_told)
     }
     printf("# %u of 3000 followed\n", follows);
     peer_pair_stop(&pair);
+}
+
+TEST(who_is_not_idle_is_told)
+{
+    check_gathering(false);
+}
+
+TEST(who_gathers_is_told)
+{
+    check_gathering(true);
 }
 
 /* Long enough apart that both loops sleep, pause, or are just about to. */
