@@ -27,7 +27,8 @@
 
 /*
  * Has something else been planned in its place since? Only of a copy that takes nothing away
- * (second.c): who overwrites the buffer in place waits for it, and is unfinished.
+ * (second.c), or of a spill of values that came back to the buffer after it (has_left): who
+ * overwrites the buffer in place waits for it, and is unfinished.
  */
 static bool is_overwritten(const struct head_task *spill, const struct head_buffer *buffer)
 {
@@ -49,6 +50,22 @@ static bool is_overwritten(const struct head_task *spill, const struct head_buff
     return false;
 }
 
+static bool is_another(const struct head_buffer *buffer, const void *copy)
+{
+    return buffer != copy && !buffer->replica && !head_move_joint(buffer);
+}
+
+/*
+ * A second copy was planned first, then the values were spilled: they are in what that one makes,
+ * and who looked for them here would be free to write over them. (A restore from this copy reads
+ * the buffer from now on, and holds it.)
+ */
+static bool has_left(const struct head_buffer *copy, const struct head_instance *instance)
+{
+    return pl_list_empty(&copy->readers) &&
+           head_tile_covered_by(instance->tile, is_another, copy, &instance->box);
+}
+
 static void values_stay(struct head_core *core, struct head_buffer *copy,
                         struct head_buffer *buffer)
 {
@@ -59,6 +76,9 @@ static void values_stay(struct head_core *core, struct head_buffer *copy,
         const struct head_instance *instance =
             pl_container_of(pos, struct head_instance, buffer_link);
 
+        if (has_left(copy, instance)) {
+            continue;
+        }
         if (!head_tile_covered(instance->tile, buffer, &instance->box)) {
             head_instance_add(core, instance->tile, buffer, &instance->box);
         }
@@ -134,7 +154,7 @@ void head_spill_undo(struct head_core *core, struct head_task *spill,
     struct head_buffer *copy   = spill->spilled;
     struct head_buffer *buffer = spill->uses[0].buffer;
     struct pl_box frame        = copy->frame;
-    bool overwritten           = spill->ahead && is_overwritten(spill, buffer);
+    bool overwritten           = is_overwritten(spill, buffer);
     struct pl_list *pos, *tmp;
 
     PL_CHECK(!spill->bound && spill->seq > spill->device->seq_sent && !buffer->retired);

@@ -103,7 +103,9 @@ TEST(programs_that_found_something)
  * for memory for spilling on a host that has none. 1795402290164508521 (as they are now): a partial
  * sum went with a worker that was fenced, and the fold that was to add it to a put that a call had
  * overwritten was sent already: what reads that fails, as it may. 2191735761: a value was dropped
- * from host memory while it was on its way to a device where it found no room.
+ * from host memory while it was on its way to a device where it found no room. 3252622297: a second
+ * copy found no place after its value had been spilled, the value was shown on its device again, was
+ * overwritten there in part, and shown there once more in whole when the spill found no place either.
  */
 TEST(programs_that_found_something_later)
 {
@@ -117,6 +119,7 @@ TEST(programs_that_found_something_later)
     ASSERT_TRUE(graph_run(1795402290164508521, &whole, &sum, true));
     ASSERT_TRUE(graph_run(1652828067, &whole, &sum, true));
     ASSERT_TRUE(graph_run(2191735761, &whole, &sum, true));
+    ASSERT_TRUE(graph_run(3252622297, &whole, &sum, true));
 }
 
 TEST_MAIN()
