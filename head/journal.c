@@ -137,6 +137,11 @@ err_free:
     return status;
 }
 
+bool head_journal_renewal_due(const struct head_journal *journal)
+{
+    return pl_now_ns() - journal->renewed_ns >= journal->lease_ms * UINT64_C(1000000) / 3;
+}
+
 plasmon_status_t head_journal_renew(struct head_journal *journal, struct pl_err *err)
 {
     char lease[16], term[24];
@@ -268,6 +273,9 @@ head_journal_read(struct head_journal *journal,
         for (size_t i = 0; i < taken && status == PLASMON_OK; i++) {
             status = fn(user, false, (const uint8_t *)reply->element[i]->str,
                         (size_t)reply->element[i]->len, err);
+            if (status == PLASMON_OK && head_journal_renewal_due(journal)) {
+                status = head_journal_renew(journal, err); /* much is replayed for long */
+            }
         }
         count += taken;
         freeReplyObject(reply);

@@ -77,11 +77,6 @@ static void keep(struct head_journal *journal, struct pl_list *todo, uint64_t en
     kept_trim(journal, now_ns);
 }
 
-static bool renewal_due(const struct head_journal *journal)
-{
-    return pl_now_ns() - journal->renewed_ns >= journal->lease_ms * UINT64_C(1000000) / 3;
-}
-
 /* The answer to send_some(): where the list ends now. */
 static plasmon_status_t hear(struct head_journal *journal, uint64_t *out_end,
                              struct pl_err *err)
@@ -176,7 +171,8 @@ static plasmon_status_t work_once(struct head_journal *journal, struct pl_list *
         status = head_redis_connect(journal, err);
     }
     if (status == PLASMON_OK && pl_list_empty(todo)) {
-        return renewal_due(journal) ? head_journal_renew(journal, err) : PLASMON_OK;
+        return head_journal_renewal_due(journal) ? head_journal_renew(journal, err)
+                                                 : PLASMON_OK;
     }
     if (status == PLASMON_OK && !journal->asked && !send_some(journal, todo)) {
         status = pl_err_set(err, PLASMON_EAGAIN, "the connection to Redis at %s broke",
@@ -192,7 +188,8 @@ static plasmon_status_t work_once(struct head_journal *journal, struct pl_list *
     if (status == PLASMON_OK) {
         keep(journal, todo, end);
         journal->ops.stored(journal->user_data);
-        status = renewal_due(journal) ? head_journal_renew(journal, err) : PLASMON_OK;
+        status = head_journal_renewal_due(journal) ? head_journal_renew(journal, err)
+                                                   : PLASMON_OK;
     }
     return status;
 }
@@ -220,16 +217,21 @@ static bool due_locked(struct head_journal *journal, const struct pl_list *todo)
     pl_mutex_assert_held(&journal->lock);
     return journal->turn != HEAD_TURN_LOOP &&
            (!pl_list_empty(todo) || !pl_list_empty(&journal->waiting) || journal->closing ||
-            renewal_due(journal));
+            head_journal_renewal_due(journal));
 }
 
-/* What has come in goes behind `todo`, and it is the thread's turn. false: it is over. */
+/*
+ * What has come in goes behind `todo`, and it is the thread's turn. false: it is over. (At first the
+ * turn may be the loop's, which has begun before this thread.)
+ */
 static bool collect(struct head_journal *journal, struct pl_list *todo)
 {
     bool go_on;
 
     pl_mutex_lock(&journal->lock);
-    journal->turn = pl_list_empty(todo) ? HEAD_TURN_NOBODY : HEAD_TURN_THREAD;
+    if (journal->turn == HEAD_TURN_THREAD && pl_list_empty(todo)) {
+        journal->turn = HEAD_TURN_NOBODY;
+    }
     while (!due_locked(journal, todo)) {
         (void)pl_cond_wait_until(&journal->changed, &journal->lock,
                                  pl_now_ns() + journal->lease_ms * UINT64_C(1000000) / 6);

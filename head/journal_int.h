@@ -94,6 +94,7 @@ struct head_journal {
 
 /* ---- journal.c */
 void head_journal_pause(uint64_t ms);
+bool head_journal_renewal_due(const struct head_journal *journal);
 /* EHEADLOST: another head goes on. */
 plasmon_status_t head_journal_renew(struct head_journal *journal,
                                     struct pl_err *err) PL_MUST_CHECK;

@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "head/journal.h"
 #include "tests/integration/started.h"
 
 enum { VECTORS = 12, ELEMENTS = 64, WAIT_MS = 30000 };
@@ -550,6 +551,132 @@ TEST(what_is_wrong_with_a_redis_is_said)
                          journal_url, "--journal-password-file", password_file);
     (void)started_wait_log("head.log", NULL, "has the journal, term 1");
 }
+
+/* -------------------------------------------------------------------- without a head */
+
+enum { LEASE_MS = 300, TIMES = 40, BATCHES = 300 };
+
+static struct head_journal *must_open(const char *owner)
+{
+    const struct head_journal_config config = {
+        .url = journal_url, .lease_ms = LEASE_MS, .owner = owner};
+    struct head_journal *journal;
+    struct pl_err err = {0};
+
+    if (head_journal_open(&config, &journal, &err) != PLASMON_OK) {
+        test_fail(__FILE__, __LINE__, "%s", err.text);
+    }
+    return journal;
+}
+
+static void is_stored(void *user)
+{
+    (void)user;
+}
+
+static void is_lost(void *user, const struct pl_err *err)
+{
+    (void)user;
+    test_fail(__FILE__, __LINE__, "%s", err->text);
+}
+
+static const struct head_journal_ops journal_ops = {.stored = is_stored, .lost = is_lost};
+
+static plasmon_status_t read_nothing(void *user, bool checkpoint, const uint8_t *bytes,
+                                     size_t length, struct pl_err *err)
+{
+    (void)user;
+    (void)checkpoint;
+    (void)bytes;
+    (void)length;
+    (void)err;
+    return PLASMON_OK;
+}
+
+static void must_store(struct head_journal *journal, uint64_t count)
+{
+    uint64_t deadline_ns = pl_now_ns() + WAIT_MS * 1000000ull;
+
+    for (uint64_t i = 0; i < count; i++) {
+        head_journal_append(journal, (const uint8_t *)"batch", 5);
+    }
+    while (head_journal_stored(journal) < count) {
+        ASSERT_TRUE(pl_now_ns() < deadline_ns);
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+static struct head_journal *must_begin(void)
+{
+    struct head_journal *journal = must_open("first");
+    struct pl_err err            = {0};
+
+    ASSERT_OK(head_journal_acquire(journal, false, NULL, NULL, &err));
+    ASSERT_OK(head_journal_read(journal, read_nothing, NULL, &err));
+    return journal;
+}
+
+TEST(a_lease_that_is_due_at_the_start_is_not_renewed_amid_the_first_batch)
+{
+    begin();
+    (void)start_redis(NULL, NULL);
+    for (int i = 0; i < TIMES; i++) {
+        struct head_journal *journal = must_begin();
+        struct pl_err err            = {0};
+
+        (void)poll(NULL, 0, LEASE_MS / 2); /* as if there had been much to replay */
+        ASSERT_OK(head_journal_start(journal, &journal_ops, NULL, &err));
+        must_store(journal, 3);
+        head_journal_stop(journal);
+        head_journal_close(journal);
+    }
+}
+
+static bool ask_no_more(void *user)
+{
+    (void)user;
+    return false;
+}
+
+/* One that stands by asks once, when the lease would be over long since. */
+static plasmon_status_t read_slowly(void *user, bool checkpoint, const uint8_t *bytes,
+                                    size_t length, struct pl_err *err)
+{
+    uint32_t *read = user;
+
+    (void)poll(NULL, 0, 3 * LEASE_MS / BATCHES);
+    if (++*read == BATCHES) {
+        struct head_journal *second = must_open("second");
+
+        ASSERT_EQ(head_journal_acquire(second, true, ask_no_more, NULL, err),
+                  PLASMON_ECANCELLED);
+        head_journal_close(second);
+    }
+    return read_nothing(NULL, checkpoint, bytes, length, err);
+}
+
+TEST(who_reads_for_longer_than_the_lease_has_it_still)
+{
+    struct head_journal *journal;
+    struct pl_err err = {0};
+    uint32_t read     = 0;
+
+    begin();
+    (void)start_redis(NULL, NULL);
+    journal = must_begin();
+    ASSERT_OK(head_journal_start(journal, &journal_ops, NULL, &err));
+    must_store(journal, BATCHES);
+    head_journal_stop(journal);
+    head_journal_close(journal);
+
+    journal = must_open("first");
+    ASSERT_OK(head_journal_acquire(journal, false, NULL, NULL, &err));
+    ASSERT_OK(head_journal_read(journal, read_slowly, &read, &err));
+    ASSERT_EQ(read, BATCHES);
+    head_journal_close(journal);
+}
+
+/* ------------------------------------------------------------------- what has been lost */
 
 static void redis_do(const char *command, const char *key)
 {
