@@ -97,7 +97,6 @@ static void detach(struct head_core *core, struct head_tile *tile)
 static void descriptor_free(struct head_core *core, struct head_tile *tile)
 {
     PL_CHECK(pl_list_empty(&tile->instances) && pl_list_empty(&tile->fragments));
-    head_found_settle(core, tile); /* nor can who looked it up */
     detach(core, tile);
     head_failure_release(tile->failure);
     head_tile_free(core, tile);
@@ -116,6 +115,7 @@ void head_tile_unkeep(struct head_core *core, struct head_tile *tile)
 
 bool head_lineage_tile_left(struct head_core *core, struct head_tile *tile)
 {
+    head_found_settle(core, tile); /* nor can who looked it up reach it */
     if (tile->kept == 0) {
         descriptor_free(core, tile);
         return false;

@@ -73,19 +73,19 @@ TEST(losses_crashes_and_broken_connections_together)
     run_seeds(&profile);
 }
 
+static const struct graph_profile pairs_go = {.devices_min    = 2,
+                                              .devices_max    = 4,
+                                              .steps_min      = 30,
+                                              .steps_max      = 100,
+                                              .pairs_permille = 1000,
+                                              .gone_permille  = 1000,
+                                              .host_permille  = 500,
+                                              .crash_permille = 300,
+                                              .check_every    = 100};
+
 TEST(pairs_whose_devices_are_lost_hang_nobody)
 {
-    static const struct graph_profile profile = {.devices_min    = 2,
-                                                 .devices_max    = 4,
-                                                 .steps_min      = 30,
-                                                 .steps_max      = 100,
-                                                 .pairs_permille = 1000,
-                                                 .gone_permille  = 1000,
-                                                 .host_permille  = 500,
-                                                 .crash_permille = 300,
-                                                 .check_every    = 100};
-
-    run_seeds(&profile);
+    run_seeds(&pairs_go);
 }
 
 TEST(losses_while_devices_are_full)
@@ -237,6 +237,15 @@ TEST(a_value_beside_one_that_failed_is_spilled_when_it_is_there)
 TEST(a_part_that_is_there_does_not_fail_with_one_that_is_not)
 {
     run_one(&put_twice, 1795468889875644185);
+}
+
+/*
+ * What was looked up was lost before it was made, and only the record of a later call still had it,
+ * so that nobody was to make it again.
+ */
+TEST(what_is_lost_and_only_a_record_has_is_over_for_who_looked_it_up)
+{
+    run_one(&pairs_go, 257);
 }
 
 TEST_MAIN()
