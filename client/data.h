@@ -89,6 +89,8 @@ bool data_reachable(struct plasmon_client *client, int device);
  * cannot be done here. Without the lock; not for long in a hurry: it is a call to the head.
  */
 bool data_look_again(struct plasmon_client *client);
+/* As long as there is a session: without one nothing keeps the bytes. ECLOSED, with why. */
+plasmon_status_t data_hope(struct plasmon_client *client, struct pl_err *err) PL_MUST_CHECK;
 /* The same of what we know now, and for one of these ways (AUTO: any but messages): never asks. */
 bool data_known(struct plasmon_client *client, int device, enum data_path path);
 /*

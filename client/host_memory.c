@@ -154,6 +154,34 @@ static plasmon_status_t map_ordinary(struct host_buffer *buffer)
     return PLASMON_OK;
 }
 
+/*
+ * Its store has died; the cluster has not, unless it is a private one. false: there is nobody to wait
+ * for, with why in *io_status; OK: its devices are gone with it.
+ */
+static bool wait_for_a_store(struct plasmon_client *client, uint64_t deadline_ns,
+                             struct pl_err *err, plasmon_status_t *io_status)
+{
+    const struct timespec pause = {.tv_nsec = 10000000};
+
+    if (client->embedded.active) {
+        return false;
+    }
+    *io_status = data_hope(client, err);
+    if (*io_status != PLASMON_OK || !data_reachable(client, PLASMON_ANYWHERE)) {
+        return false;
+    }
+    if (pl_now_ns() >= deadline_ns) {
+        *io_status = pl_err_set(err, PLASMON_ETIMEDOUT,
+                                "plasmon-store of this host has died, and none was started "
+                                "in its place");
+        return false;
+    }
+    if (!data_look_again(client)) {
+        (void)nanosleep(&pause, NULL); /* it was looked for a moment ago */
+    }
+    return true;
+}
+
 static plasmon_status_t map_shared(struct plasmon_client *client,
                                    struct host_buffer *buffer)
 {
@@ -168,8 +196,14 @@ static plasmon_status_t map_shared(struct plasmon_client *client,
     for (;;) {
         status = shared_buffer_take(&client->shared, buffer->map_bytes, deadline_ns,
                                     &buffer->id, &buffer->memory, &data, &err);
-        if (status == PLASMON_ECLOSED && data_look_again(client)) {
-            continue;
+        if (status == PLASMON_ECLOSED) {
+            if (wait_for_a_store(client, deadline_ns, &err, &status)) {
+                continue;
+            }
+            if (status == PLASMON_OK) {
+                return map_ordinary(buffer);
+            }
+            break;
         }
         if (status != PLASMON_EAGAIN || pl_now_ns() - now_ns >= FREED_NS) {
             break;

@@ -279,11 +279,9 @@ plasmon_status_t data_pin(struct plasmon_client *client, const struct place *pla
 
 /* -------------------------------------------------------------------------------- lanes */
 
-/* As long as there is a session: without one nothing keeps the bytes. */
-static plasmon_status_t session_hope(void *user, struct pl_err *err)
+plasmon_status_t data_hope(struct plasmon_client *client, struct pl_err *err)
 {
-    struct plasmon_client *client = user;
-    plasmon_status_t status       = PLASMON_OK;
+    plasmon_status_t status = PLASMON_OK;
 
     pl_mutex_lock(&client->lock);
     if (client->session.state == SESSION_DEAD) {
@@ -291,6 +289,11 @@ static plasmon_status_t session_hope(void *user, struct pl_err *err)
     }
     pl_mutex_unlock(&client->lock);
     return status;
+}
+
+static plasmon_status_t session_hope(void *user, struct pl_err *err)
+{
+    return data_hope(user, err);
 }
 
 /* A lane, and in whose memory it is: held. */

@@ -395,7 +395,8 @@ plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
  *
  * @param out_data  Set on success: page-aligned.
  * @return PLASMON_OK, EINVAL (0 bytes; in a callback), ELIMIT, ENOMEM (also: a device cannot
- * page-lock it), ETIMEDOUT, ECLOSED, EFORKED.
+ * page-lock it), ETIMEDOUT (also: plasmon-store of this host has died, and none followed it within a
+ * minute), ECLOSED, EFORKED.
  */
 PLASMON_API
 plasmon_status_t plasmon_host_alloc(struct plasmon_client *client, size_t bytes,

@@ -2,7 +2,9 @@
  * A started cluster whose store dies: its workers go on, hand back what they have to the next one,
  * and nothing that anybody put or made is lost.
  */
+#include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -347,6 +349,50 @@ TEST(a_program_goes_over_to_the_memory_of_another_store)
     plasmon_finish(client);
     ASSERT_EQ(kill(store, SIGTERM), 0);
     ASSERT_EQ(started_wait(store), 0);
+}
+
+struct allocation {
+    struct plasmon_client *client;
+    void *data;
+    plasmon_status_t status;
+};
+
+static void *allocate(void *user)
+{
+    struct allocation *allocation = user;
+
+    allocation->status =
+        plasmon_host_alloc(allocation->client, COUNT * sizeof(float), &allocation->data);
+    if (allocation->status != PLASMON_OK) {
+        printf("# %s\n", plasmon_error(allocation->client));
+    }
+    return NULL;
+}
+
+/* The session goes on, so ECLOSED would be a lie. */
+TEST(who_wants_host_memory_while_there_is_no_store_gets_it_of_the_next)
+{
+    struct allocation allocation = {.data = NULL};
+    struct plasmon_ref *put, *got;
+    pthread_t thread;
+    pid_t store;
+
+    test_expect_log();
+    head_start();
+    store             = store_start("60000");
+    allocation.client = started_join_knowing(head_target, DEVICES);
+    put               = cluster_put(allocation.client, COUNT, 5, 1);
+    store_kill(store);
+    ASSERT_EQ(pthread_create(&thread, NULL, allocate, &allocation), 0);
+    (void)usleep(300000);
+    store = store_start("60000");
+    ASSERT_EQ(pthread_join(thread, NULL), 0);
+    ASSERT_OK(allocation.status);
+    CLUSTER_OK(plasmon_get_async(allocation.client, put, allocation.data,
+                                 COUNT * sizeof(float), &got));
+    CLUSTER_OK(plasmon_wait(allocation.client, &got, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    ASSERT_TRUE(((const float *)allocation.data)[COUNT - 1] == (float)(COUNT + 4));
+    plasmon_finish(allocation.client);
 }
 
 TEST(workers_without_a_store_end_when_its_lease_is_over)
