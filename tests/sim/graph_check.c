@@ -283,12 +283,13 @@ static bool refused_twice(const struct check *check, const struct graph_step *st
         left += !sim->workers[i].gone;
     }
     /*
-     * A host with a store may have been given up, or be drained, whatever is left of it; and there
-     * may be no room.
+     * A host may have been given up, or be drained, or be out of reach, whatever is left of it; and
+     * there may be no room.
      */
     return sim->config.replicas &&
            (left < 2 || sim->config.device_bytes != 0 ||
-            (sim->config.second_host && sim->config.stores)) &&
+            (sim->config.second_host &&
+             (sim->config.stores || sim->drain_begun || sim->way_cuts > 0))) &&
            (step->kind == GRAPH_PUT || step->kind == GRAPH_PUT_SHARED) &&
            (answer->status == PLASMON_EDEVMEM || step->pieces > 1);
 }

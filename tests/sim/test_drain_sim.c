@@ -81,4 +81,22 @@ TEST(nor_one_whose_head_is_killed_meanwhile)
     run_seeds(&profile);
 }
 
+/* Its moves stand still meanwhile, for less or more than the head waits for them. */
+TEST(nor_one_that_cannot_be_reached_for_a_while)
+{
+    static const struct graph_profile profile = {.devices_min    = 2,
+                                                 .devices_max    = 4,
+                                                 .steps_min      = 30,
+                                                 .steps_max      = 80,
+                                                 .gone_permille  = 1000,
+                                                 .host_permille  = 1000,
+                                                 .drains         = true,
+                                                 .crash_permille = 300,
+                                                 .way_cuts_most  = 4,
+                                                 .reach_wait_ms  = 2000,
+                                                 .check_every    = 20};
+
+    run_seeds(&profile);
+}
+
 TEST_MAIN()
