@@ -538,25 +538,28 @@ static void doom_one(struct head_core *core, struct head_task *task,
 }
 
 /*
- * What `next` failed with, for who reads from it. A transfer that finds no way is nobody's task,
- * nor is a copy or a fold for which it was made: so that is their reader's own failure, and the
- * first.
+ * What `next` failed with, for who reads from it. A transfer that finds no way, or no memory, is
+ * nobody's task, nor is a copy or a fold for which it was made: so that is their reader's own
+ * failure, and the first.
  */
 static struct head_failure *inherit(const struct head_task *next,
                                     const struct head_task *dependent,
                                     const struct head_failure *failure)
 {
-    bool no_way = next->failure->status == PLASMON_EUNREACHABLE && next->id == 0 &&
-                  next->group == NULL;
+    plasmon_status_t status = next->failure->status;
+    bool nobodys            = next->id == 0 && next->group == NULL;
+    bool no_way             = nobodys && status == PLASMON_EUNREACHABLE;
+    bool no_memory          = nobodys && status == PLASMON_EDEVMEM;
     struct head_failure *inherited;
     char what[160];
 
     head_task_describe(dependent, what);
     inherited = head_failure_create(
-        no_way ? PLASMON_EUNREACHABLE : PLASMON_EDEPENDENCY, failure->first_task,
+        no_way || no_memory ? status : PLASMON_EDEPENDENCY, failure->first_task,
         failure->first_client, "%s %s%s", what,
-        no_way ? "cannot get what it reads: "
-               : "needs the result of a task that failed; the first failure: ",
+        no_way      ? "cannot get what it reads: "
+        : no_memory ? "has no memory for what it reads: "
+                    : "needs the result of a task that failed; the first failure: ",
         head_failure_cause(failure));
     inherited->loss = failure->loss;
     return inherited;

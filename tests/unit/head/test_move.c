@@ -3,6 +3,8 @@
  * bytes, and what each part waits for. Many small parts wanted by one: by how many launches they
  * come.
  */
+#include <string.h>
+
 #include "base/alloc.h"
 #include "head/core_int.h"
 #include "tests/harness/test.h"
@@ -629,6 +631,26 @@ TEST(what_one_kernel_brings_serves_who_reads_a_part_when_the_parts_are_made)
     ASSERT_TRUE(!last_task(1, 1)->finished);
     submit_part(51, 1, PLASMON__V1__MODE__MODE_IN, 3, 64);
     ASSERT_EQ(head_device_at(core, 1)->seq_last, before + 1);
+    end();
+}
+
+/* The copy is nobody's task: it is its reader that has no memory for what it reads. */
+TEST(who_has_no_memory_for_what_it_reads_is_told_so)
+{
+    const struct head_task *copy, *reader;
+
+    begin(2);
+    submit(1, 0, 4, 0);
+    submit(2, 1, 0, ARRAY);
+    head_core_flush(core);
+    copy   = last_task(1, 1);
+    reader = last_task(1, 0);
+    ASSERT_EQ(copy->kind, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    ASSERT_EQ(reader->id, 2);
+    core_fail(core, 1, copy->seq, PLASMON_EDEVMEM, "no room");
+    ASSERT_STATUS(reader->failure->status, PLASMON_EDEVMEM);
+    ASSERT_NOT_NULL(strstr(reader->failure->text, "has no memory for what it reads: "));
+    ASSERT_NOT_NULL(strstr(reader->failure->text, "no room"));
     end();
 }
 
