@@ -64,7 +64,8 @@ static void draw_ways(uint64_t *state, struct graph_profile *profile)
     if (one_in(state, 4)) {
         profile->way_cuts_most = 1 + below(state, 6);
         profile->ways_long     = one_in(state, 2);
-        profile->reach_wait_ms = 200 + below(state, 3000); /* longer ones take many steps */
+        /* Some attempts of a second; longer ones take many steps. */
+        profile->reach_wait_ms = 3000 + below(state, 3000);
     }
 }
 
