@@ -504,7 +504,7 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     uint32_t stream            = worker_stream_choose(core, launch);
     struct worker_stream *mine = &core->streams[stream];
     bool idle                  = worker_stream_idle(core, stream);
-    bool clear, without_work;
+    bool clear, without_work, stores;
 
     if (stream != core->last_stream) { /* launches enter the device in their order */
         worker_stream_flush(core, core->last_stream);
@@ -561,11 +561,17 @@ void worker_launch_enqueue(struct worker_core *core, struct worker_launch *launc
     }
     worker_scratch_lend(core, launch, stream);
     worker_reuse_enqueued(core, launch);
-    if (worker_mark_wants_word(core, launch)) {
+    /*
+     * Who comes behind one that failed finds nothing of what it was to make. If we die when that one
+     * is done and nobody has heard of the failure, this one must not get another chance.
+     */
+    stores = without_work && idle && clear;
+    if (worker_mark_wants_word(core, launch) ||
+        (launch->failure != PLASMON_OK && !stores && mine->unsignalled != 0)) {
         worker_stream_signal(core, stream);
     }
     worker_mark_enqueued(core, launch, stream);
-    if (without_work && idle && clear) {
+    if (stores) {
         word_store(core, launch, stream);
     } else if (mine->unsignalled != 0 &&
                (launch->time_limit_ms != 0 || signal_due(core, mine, launch))) {

@@ -299,6 +299,40 @@ TEST(word_is_written_before_a_wait_for_another_device)
     fake_destroy(fake);
 }
 
+/*
+ * Who comes behind it in another stream finds nothing of what it was to make, and may be done when
+ * the worker dies: then it must be known that the one before it failed, or that would run again, and
+ * be right.
+ */
+TEST(word_of_a_launch_that_failed_is_written_before_who_joins_its_stream)
+{
+    struct fake *fake                  = fake_create();
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    struct fake_launch launch[4];
+    Plasmon__V1__Launch *launches[4];
+    uint64_t cancelled = 2;
+
+    for (uint32_t i = 0; i < 4; i++) {
+        fake_launch_init(&launch[i], i + 1, RUN);
+        fake_launch_function(&launch[i], "fill");
+        fake_launch_scalar(&launch[i], 1.0);
+        fake_launch_fresh(&launch[i], i + 1, 4);
+        if (i > 0) { /* 3 follows 2 into stream 0, 4 joins that */
+            fake_launch_after(&launch[i], FAKE_BASE + FAKE_US, i < 2 ? i : 2);
+        }
+        launches[i] = &launch[i].message;
+    }
+    command.launches   = launches;
+    command.n_launches = 4;
+    command.cancel     = &cancelled;
+    command.n_cancel   = 1;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+    ASSERT_STR(fake_calls(fake), "run:0:fill signal:0:2 run:0:fill join:1:0 run:1:fill "
+                                 "signal:0:3 signal:1:4");
+    fake_destroy(fake);
+}
+
 TEST(word_is_written_before_a_join_with_a_stream_that_waits)
 {
     struct fake *fake                  = fake_create();
