@@ -12,6 +12,9 @@
  *   chunks, and
  *               for nothing that has a higher number. Both halves move dense buffers, so a piece
  *               that is only part of a buffer is first copied out on the source's device.
+ *
+ * Pieces that lie in more than there is room for at one time are brought in turns (spill.c says
+ * when): each source may go as soon as the launch that copies from it has its number.
  */
 #include "head/move_int.h"
 
@@ -196,6 +199,7 @@ struct plan {
     struct head_buffer *dst;
     struct pl_vec pieces; /* struct head_piece */
     struct pl_vec temps;  /* struct head_buffer *, owned references */
+    struct pl_vec used;   /* struct head_buffer *: sources, kept until `turn_over` */
     bool no_direct;       /* dst itself must not be received into */
     bool dst_ready;       /* the RECV wrote the whole of it: no COPY is needed */
     struct head_failure *failure;
@@ -240,13 +244,22 @@ static struct head_buffer *temp_create(struct plan *plan, struct head_device *de
     return temp;
 }
 
+static void keep_source(struct plan *plan, struct head_buffer *src)
+{
+    struct head_buffer **place = pl_vec_push(&plan->used);
+
+    PL_CHECK(place != NULL);
+    *place = src;
+    head_spill_keep_buffer(plan->core, src);
+}
+
 static void add_piece(struct plan *plan, struct head_buffer *src, const struct pl_box *box)
 {
     struct head_piece *piece = pl_vec_push(&plan->pieces);
 
     PL_CHECK(piece != NULL);
     *piece = (struct head_piece){.src = src, .box = *box};
-    head_spill_keep_buffer(plan->core, src);
+    keep_source(plan, src);
 }
 
 /* One piece by the host route; it ends up as a local piece, or in dst itself when it is the whole of it. */
@@ -255,7 +268,7 @@ static bool stage_piece(struct plan *plan, struct head_buffer *src,
 {
     struct head_buffer *landing = plan->dst;
 
-    head_spill_keep_buffer(plan->core, src);
+    keep_source(plan, src);
     if (!pl_box_equal(&src->frame, box)) {
         struct head_piece out     = {.src = src, .box = *box};
         struct head_buffer *dense = temp_create(plan, src->device, box);
@@ -386,7 +399,141 @@ static void release_all(struct head_core *core, struct pl_vec *buffers)
     for (size_t i = 0; i < buffers->count; i++) {
         head_buffer_release(core, *(struct head_buffer **)pl_vec_at(buffers, i));
     }
-    pl_vec_finish(buffers);
+    pl_vec_clear(buffers);
+}
+
+static void plan_finish(struct plan *plan)
+{
+    release_all(plan->core, &plan->temps); /* their tasks hold them */
+    pl_vec_finish(&plan->temps);
+    pl_vec_finish(&plan->pieces);
+    pl_vec_finish(&plan->used);
+}
+
+/* ----------------------------------------------------------------------------- in turns */
+
+/* A part of the box, and the tile that it is of. */
+struct rest {
+    struct head_tile *tile;
+    struct pl_box box;
+};
+
+static void rest_collect(struct head_array *array, const struct pl_box *box,
+                         struct pl_vec *out_rest)
+{
+    const struct head_fragment *fragment;
+
+    for (fragment = head_array_meet(array, box); fragment != NULL;
+         fragment = fragment->met) {
+        struct pl_box part;
+
+        if (pl_box_intersection(&fragment->box, box, &part)) {
+            struct rest *rest = pl_vec_push(out_rest);
+
+            PL_CHECK(rest != NULL);
+            *rest = (struct rest){.tile = fragment->tile, .box = part};
+        }
+    }
+}
+
+/* Of the rest what is on devices becomes pieces. */
+static bool plan_present(struct plan *plan, struct pl_vec *io_rest)
+{
+    struct rest *items = io_rest->items;
+    size_t left        = 0;
+
+    for (size_t i = 0; i < io_rest->count; i++) {
+        if (head_spill_part_missing(items[i].tile, &items[i].box)) {
+            items[left++] = items[i];
+        } else if (!plan_tile(plan, items[i].tile, &items[i].box)) {
+            return false;
+        }
+    }
+    io_rest->count = left;
+    return true;
+}
+
+/* The launches that read the sources have their numbers: now these may go. */
+static void turn_over(struct plan *plan, bool first, bool last)
+{
+    head_move_cut(plan->core, plan->dst, &plan->pieces);
+    if (first) {
+        (last ? head_move_start_copies : head_move_start_some)(plan->core, plan->dst,
+                                                               &plan->pieces);
+    }
+    for (size_t i = 0; i < plan->pieces.count && !first; i++) {
+        const struct head_piece *piece = pl_vec_at(&plan->pieces, i);
+
+        head_move_start_copy(plan->core, plan->dst, &piece->box, false, piece, 1, NULL);
+    }
+    for (size_t i = 0; i < plan->used.count; i++) {
+        (*(struct head_buffer **)pl_vec_at(&plan->used, i))->kept = 0;
+    }
+    pl_vec_clear(&plan->used);
+    pl_vec_clear(&plan->pieces);
+    release_all(plan->core, &plan->temps);
+}
+
+/*
+ * Fill a fresh replica of what lies in more buffers than the device has room for: first from those
+ * that are on devices, then from those that come back, one after the other, each of which may go
+ * again when what it has of the box was copied.
+ */
+static bool fill_in_turns(struct head_core *core, struct head_array *array,
+                          const struct pl_box *box, struct head_buffer *dst,
+                          struct head_failure **out_failure)
+{
+    struct plan plan   = {.core      = core,
+                          .dst       = dst,
+                          .pieces    = PL_VEC_INIT(struct head_piece),
+                          .temps     = PL_VEC_INIT(struct head_buffer *),
+                          .used      = PL_VEC_INIT(struct head_buffer *),
+                          .no_direct = true};
+    struct pl_vec rest = PL_VEC_INIT(struct rest);
+    bool ok = true, first = true;
+
+    rest_collect(array, box, &rest);
+    while (ok && rest.count > 0) {
+        ok = plan_present(&plan, &rest);
+        if (ok && plan.pieces.count > 0) {
+            turn_over(&plan, first, rest.count == 0);
+            first = false;
+        }
+        if (ok && rest.count > 0) {
+            const struct rest *next = pl_vec_at(&rest, 0);
+
+            ok = head_spill_part_bring(core, next->tile, &next->box, dst->device,
+                                       &plan.failure);
+        }
+    }
+    plan_finish(&plan);
+    pl_vec_finish(&rest);
+    if (!ok) {
+        *out_failure = plan.failure;
+    }
+    return ok;
+}
+
+/* There is no room for its pieces at one time: it is gathered, and that is the one piece. */
+static bool whole_as_piece(struct head_core *core, struct head_array *array,
+                           const struct pl_box *box, const struct head_buffer *dst,
+                           uint32_t operand, struct pl_vec *io_pieces,
+                           struct pl_vec *io_held, struct head_failure **out_failure)
+{
+    struct head_buffer *whole =
+        head_move_read(core, array, box, dst->device, false, out_failure);
+    struct head_piece *piece;
+    struct head_buffer **held;
+
+    if (whole == NULL) {
+        return false;
+    }
+    piece = pl_vec_push(io_pieces);
+    held  = pl_vec_push(io_held);
+    PL_CHECK(piece != NULL && held != NULL);
+    *piece = (struct head_piece){.src = whole, .box = *box, .operand = operand};
+    *held  = whole;
+    return true;
 }
 
 bool head_move_pieces(struct head_core *core, struct head_array *array,
@@ -399,10 +546,15 @@ bool head_move_pieces(struct head_core *core, struct head_array *array,
         .dst       = dst,
         .pieces    = PL_VEC_INIT(struct head_piece),
         .temps     = PL_VEC_INIT(struct head_buffer *),
+        .used      = PL_VEC_INIT(struct head_buffer *),
         .no_direct = true,
     };
     bool ok;
 
+    if (!head_spill_at_once(core, array, box, dst->device)) {
+        return whole_as_piece(core, array, box, dst, operand, io_pieces, io_held,
+                              out_failure);
+    }
     head_spill_keep(core, array, box);
     ok = head_spill_bring(core, array, box, dst->device, &plan.failure) &&
          plan_box(&plan, array, box);
@@ -417,8 +569,7 @@ bool head_move_pieces(struct head_core *core, struct head_array *array,
         *held          = piece->src;
         head_buffer_hold(piece->src);
     }
-    release_all(core, &plan.temps);
-    pl_vec_finish(&plan.pieces);
+    plan_finish(&plan);
     if (!ok) {
         *out_failure = plan.failure;
     }
@@ -434,6 +585,7 @@ static bool fill(struct head_core *core, struct head_array *array, const struct 
         .dst    = dst,
         .pieces = PL_VEC_INIT(struct head_piece),
         .temps  = PL_VEC_INIT(struct head_buffer *),
+        .used   = PL_VEC_INIT(struct head_buffer *),
     };
     bool ok = plan_box(&plan, array, box);
 
@@ -443,8 +595,7 @@ static bool fill(struct head_core *core, struct head_array *array, const struct 
     if (ok && !plan.dst_ready) {
         head_move_start_copies(core, dst, &plan.pieces);
     }
-    release_all(core, &plan.temps); /* their tasks hold them */
-    pl_vec_finish(&plan.pieces);
+    plan_finish(&plan);
     if (!ok) {
         *out_failure = plan.failure;
     }
@@ -456,10 +607,13 @@ struct head_buffer *head_move_read(struct head_core *core, struct head_array *ar
                                    bool exact, struct head_failure **out_failure)
 {
     const struct head_fragment *fragment;
+    bool at_once = head_spill_at_once(core, array, box, device);
     struct head_buffer *buffer;
 
-    head_spill_keep(core, array, box);
-    if (!head_spill_bring(core, array, box, device, out_failure)) {
+    if (at_once) {
+        head_spill_keep(core, array, box);
+    }
+    if (at_once && !head_spill_bring(core, array, box, device, out_failure)) {
         return NULL;
     }
     buffer = head_move_common(array, box, device, false);
@@ -479,8 +633,11 @@ struct head_buffer *head_move_read(struct head_core *core, struct head_array *ar
         return NULL;
     }
     head_buffer_replica_set(buffer, true);
-    if (!fill(core, array, box, buffer, out_failure)) {
-        /* Never allocated at the worker: a free of something that it does not have is ignored there. */
+    if (!(at_once ? fill : fill_in_turns)(core, array, box, buffer, out_failure)) {
+        /*
+         * If it was never allocated at the worker: a free of something that it does not have is
+         * ignored there.
+         */
         head_buffer_release(core, buffer);
         return NULL;
     }

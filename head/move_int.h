@@ -69,6 +69,9 @@ void head_move_start_copy(struct head_core *core, struct head_buffer *dst,
  */
 void head_move_start_copies(struct head_core *core, struct head_buffer *dst,
                             struct pl_vec *pieces);
+/* The same when others follow, which are copied into dst then: these do not fill it. */
+void head_move_start_some(struct head_core *core, struct head_buffer *dst,
+                          struct pl_vec *pieces);
 /* SENDs and RECVs of all of dst, whole or cut. */
 void head_move_start_pairs(struct head_core *core, struct head_buffer *src,
                            struct head_buffer *dst);

@@ -129,14 +129,22 @@ static bool in_a_row(const struct head_buffer *dst, struct pl_vec *pieces,
 void head_move_start_copies(struct head_core *core, struct head_buffer *dst,
                             struct pl_vec *pieces)
 {
-    struct head_piece *items = pieces->items;
-    size_t together          = 0;
     uint64_t axis;
 
     if (all_small(pieces) && in_a_row(dst, pieces, &axis)) {
-        head_move_start_copy(core, dst, &dst->frame, true, items, pieces->count, &axis);
+        head_move_start_copy(core, dst, &dst->frame, true, pieces->items, pieces->count,
+                             &axis);
         return;
     }
+    head_move_start_some(core, dst, pieces);
+}
+
+void head_move_start_some(struct head_core *core, struct head_buffer *dst,
+                          struct pl_vec *pieces)
+{
+    struct head_piece *items = pieces->items;
+    size_t together          = 0;
+
     for (size_t i = 0; i < pieces->count; i++) {
         if (!items[i].part && !head_move_box_pending(items[i].src, &items[i].box)) {
             struct head_piece piece = items[i];

@@ -204,6 +204,15 @@ static bool bring_back(struct head_core *core, struct head_array *hold,
     if (device == NULL) {
         return false;
     }
+    if (!head_spill_at_once(core, hold, box, device)) {
+        struct head_buffer *whole =
+            head_move_read(core, hold, box, device, false, out_failure);
+
+        if (whole != NULL) {
+            head_buffer_release(core, whole); /* what is in it holds it */
+        }
+        return whole != NULL;
+    }
     head_spill_keep(core, hold, box);
     return head_spill_bring(core, hold, box, device, out_failure);
 }

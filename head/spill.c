@@ -19,8 +19,9 @@
  * All three are ordinary launches: hazards order them, a worker that died does them again, nothing
  * is decided when memory runs out. What goes first is what no launch named for the longest time, in
  * the order of the plan; while more tasks of a frame are to be planned, what they need last
- * (lookahead.c). What is never taken: what the call that is planned uses itself (`kept`), what a
- * client maps or writes, what a request of ours holds.
+ * (lookahead.c). What is never taken: what the call that is planned uses itself (`kept`; but if
+ * that is too much to be there at one time, it comes in turns), what a client maps or writes, what
+ * a request of ours holds.
  *
  * So a front finds its memory when everything before it is over, but for what the plan does not
  * see: scratch, holes between blocks. A sixteenth of the device is kept for them. (A front that
@@ -35,6 +36,8 @@
 
 enum {
     RESERVE_PART = 16,
+    /* of the room, for what has to be there at one time: more may not fit between what else is there */
+    AT_ONCE_PART = 2,
     /* buffers, for the one that is needed last; for small ones when host memory is nearly full */
     LOOK_MAX = 512
 };
@@ -760,6 +763,11 @@ struct head_failure *head_spill_stranded(struct head_array *array, const struct 
     return NULL;
 }
 
+bool head_spill_part_missing(const struct head_tile *tile, const struct pl_box *box)
+{
+    return copy_needed(tile, box) != NULL;
+}
+
 bool head_spill_missing(struct head_array *array, const struct pl_box *box)
 {
     const struct head_fragment *fragment;
@@ -790,6 +798,20 @@ static bool nothing_spilled(const struct head_core *core)
     return true;
 }
 
+bool head_spill_part_bring(struct head_core *core, const struct head_tile *tile,
+                           const struct pl_box *box, struct head_device *device,
+                           struct head_failure **out_failure)
+{
+    struct head_buffer *copy;
+
+    while ((copy = copy_needed(tile, box)) != NULL) {
+        if (!restore(core, copy, device, out_failure)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool head_spill_bring(struct head_core *core, struct head_array *array,
                       const struct pl_box *box, struct head_device *device,
                       struct head_failure **out_failure)
@@ -802,19 +824,65 @@ bool head_spill_bring(struct head_core *core, struct head_array *array,
     pl_list_for_each(pos, &array->fragments) {
         const struct head_fragment *fragment =
             pl_container_of(pos, struct head_fragment, array_link);
-        struct head_buffer *copy;
         struct pl_box part;
 
-        if (!pl_box_intersection(&fragment->box, box, &part)) {
-            continue;
-        }
-        while ((copy = copy_needed(fragment->tile, &part)) != NULL) {
-            if (!restore(core, copy, device, out_failure)) {
-                return false;
-            }
+        if (pl_box_intersection(&fragment->box, box, &part) &&
+            !head_spill_part_bring(core, fragment->tile, &part, device, out_failure)) {
+            return false;
         }
     }
     return true;
+}
+
+/* ------------------------------------------------------------------ all at once, or not */
+
+/*
+ * What of the device gathering the box there takes while it is planned: the buffers that it is in
+ * or comes back to, each as a whole and once, and the one that it is gathered in.
+ */
+static uint64_t bytes_gathered(struct head_core *core, struct head_array *array,
+                               const struct pl_box *box, const struct head_device *device)
+{
+    uint64_t bytes = head_spill_rounded((uint64_t)pl_box_elements(box) *
+                                        pl_dtype_bytes(array->shape.dtype));
+    const struct head_fragment *fragment;
+    const struct pl_list *it;
+
+    core->counted_last++;
+    for (fragment = head_array_meet(array, box); fragment != NULL;
+         fragment = fragment->met) {
+        struct pl_box part;
+        bool missing = pl_box_intersection(&fragment->box, box, &part) &&
+                       head_spill_part_missing(fragment->tile, &part);
+
+        pl_list_for_each(it, &fragment->tile->instances) {
+            struct head_buffer *buffer =
+                pl_container_of(it, struct head_instance, tile_link)->buffer;
+
+            if ((buffer->spilled != NULL ? missing : buffer->device == device) &&
+                buffer->counted != core->counted_last) {
+                buffer->counted = core->counted_last;
+                bytes += head_spill_rounded(buffer->bytes);
+            }
+        }
+    }
+    return bytes;
+}
+
+/* It is in several buffers, and has to be put together. */
+static bool is_scattered(struct head_array *array, const struct pl_box *box,
+                         struct head_device *device)
+{
+    return array->fragment_count > 1 && head_move_common(array, box, device, false) == NULL;
+}
+
+bool head_spill_at_once(struct head_core *core, struct head_array *array,
+                        const struct pl_box *box, struct head_device *device)
+{
+    return head_spill_host_of(core, device->host) == NULL ||
+           !is_scattered(array, box, device) ||
+           (core->in_turns != core->plan &&
+            bytes_gathered(core, array, box, device) <= room_of(device) / AT_ONCE_PART);
 }
 
 /* --------------------------------------------------------------------------- for a call */
@@ -909,6 +977,30 @@ static bool bring_kept(struct head_core *core, const struct head_arg *arg,
     return true;
 }
 
+/* There is never room for all that its arguments are in: what is scattered is gathered in turns. */
+static bool goes_in_turns(struct head_core *core, const struct head_run *run,
+                          struct head_device *device)
+{
+    uint64_t bytes = 0;
+    bool scattered = false;
+
+    for (size_t i = 0; i < run->arg_count; i++) {
+        const struct head_arg *arg = &run->args[i];
+
+        if (reads_array(arg)) {
+            bytes += bytes_gathered(core, arg->array, &arg->hull, device);
+            scattered = scattered || is_scattered(arg->array, &arg->hull, device);
+        }
+    }
+    return scattered && bytes > room_of(device) / AT_ONCE_PART;
+}
+
+static bool brought_in_turns(struct head_core *core, const struct head_arg *arg,
+                             struct head_device *device)
+{
+    return core->in_turns == core->plan && is_scattered(arg->array, &arg->hull, device);
+}
+
 bool head_spill_for_run(struct head_core *core, const struct head_run *run,
                         struct head_device *device, struct head_failure **out_failure)
 {
@@ -921,18 +1013,23 @@ bool head_spill_for_run(struct head_core *core, const struct head_run *run,
     if (nothing_spilled(core) && room_for_all(run, device)) {
         return true;
     }
+    if (goes_in_turns(core, run, device)) {
+        core->in_turns = core->plan;
+    }
     for (size_t i = 0; i < run->arg_count; i++) {
-        if (reads_array(&run->args[i])) {
+        if (reads_array(&run->args[i]) && !brought_in_turns(core, &run->args[i], device)) {
             head_spill_keep(core, run->args[i].array, &run->args[i].hull);
         }
     }
     for (size_t i = 0; i < run->arg_count; i++) {
-        bytes += bytes_for(core, &run->args[i], device, &back);
+        if (!reads_array(&run->args[i]) || !brought_in_turns(core, &run->args[i], device)) {
+            bytes += bytes_for(core, &run->args[i], device, &back);
+        }
     }
     (void)make_room(core, device, bytes,
                     bytes == back ? HEAD_SPILL_FOR_RETURN : HEAD_SPILL_FOR_NEW);
     for (size_t i = 0; i < run->arg_count; i++) {
-        if (reads_array(&run->args[i]) &&
+        if (reads_array(&run->args[i]) && !brought_in_turns(core, &run->args[i], device) &&
             !bring_kept(core, &run->args[i], device, out_failure)) {
             return false;
         }

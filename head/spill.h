@@ -167,6 +167,17 @@ bool head_spill_bring(struct head_core *core, struct head_array *array,
                       struct head_failure **out_failure);
 /* Is some of the box on no device, but in host memory? */
 bool head_spill_missing(struct head_array *array, const struct pl_box *box);
+/* The same two of what a tile has of an array. */
+bool head_spill_part_missing(const struct head_tile *tile, const struct pl_box *box);
+bool head_spill_part_bring(struct head_core *core, const struct head_tile *tile,
+                           const struct pl_box *box, struct head_device *device,
+                           struct head_failure **out_failure);
+/*
+ * Has the device room for all buffers that the box is in, at one time, and for the one that it is
+ * gathered in? If not, it is brought part by part (head_move_read).
+ */
+bool head_spill_at_once(struct head_core *core, struct head_array *array,
+                        const struct pl_box *box, struct head_device *device);
 /* Some of the box is in memory of a host that has no device, and nowhere else. NULL: none is. */
 struct head_failure *head_spill_stranded(struct head_array *array,
                                          const struct pl_box *box);

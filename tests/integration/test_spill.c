@@ -200,6 +200,57 @@ TEST(what_is_free_in_pieces_only_becomes_one)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
+/*
+ * Each step updates an array from one row on, and keeps what it was before: so it ends up in as
+ * many buffers, each nearly as large as itself and a row of it in each. All of these never are on
+ * the device at one time.
+ */
+TEST(what_lies_in_more_buffers_than_the_device_has_room_for_is_read)
+{
+    enum { ROWS = 64, COLUMNS = 4096, STEPS = 40 };
+
+    struct plasmon_shape shape = {.dtype = PLASMON_F32, .ndim = 2, .dim = {ROWS, COLUMNS}};
+    struct plasmon_ref *array, *before[STEPS], *one, *sum;
+    struct plasmon_client *client = start(1, 64 << 20, NULL);
+    static float data[ROWS * COLUMNS];
+    plasmon_scalar_t factor = {.f = 1};
+
+    test_set_timeout(240);
+    one = cluster_fill(client, 1, 1, PLASMON_ANYWHERE);
+    CLUSTER_OK(plasmon_put(client, data, &shape, NULL, &array));
+    for (int k = 0; k < STEPS; k++) {
+        int64_t first[] = {k, 0}, count[] = {ROWS - k, COLUMNS};
+        struct plasmon_arg args[] = {{.mode = PLASMON_INOUT},
+                                     {.mode = PLASMON_IN, .ref = one}};
+        struct plasmon_call call  = PLASMON_CALL_INIT;
+
+        CLUSTER_OK(plasmon_snapshot(client, array, &before[k]));
+        CLUSTER_OK(plasmon_view(client, array, first, count, NULL, &args[0].ref));
+        call.function = "axpy", call.args = args, call.arg_count = 2;
+        call.scalars = &factor, call.scalar_count = 1;
+        CLUSTER_OK(plasmon_submit(client, &call, NULL, NULL));
+        CLUSTER_OK(plasmon_release(client, args[0].ref));
+    }
+    /* A copy of it in place of an update in place: it is read, and it is written. */
+    CLUSTER_OK(plasmon_snapshot(client, array, &sum));
+    CLUSTER_OK(cluster_axpy(client, sum, array, 1.0, PLASMON_ANYWHERE));
+    for (int k = STEPS; k >= -1; k--) {
+        struct plasmon_ref *ref = k == STEPS ? array : k < 0 ? sum : before[k];
+
+        CLUSTER_OK(plasmon_get(client, ref, data, sizeof(data), CLUSTER_WAIT_MS));
+        for (int row = 0; row < ROWS; row++) {
+            int steps  = k < 0 ? STEPS : k;             /* so many were over .. */
+            int wanted = row < steps ? row + 1 : steps; /* .. and so many had this row */
+
+            ASSERT_TRUE(data[row * COLUMNS + row] == (float)(k < 0 ? 2 * wanted : wanted));
+        }
+        CLUSTER_OK(plasmon_release(client, ref));
+    }
+    CLUSTER_OK(plasmon_release(client, one));
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
 /* -------------------------------------------------------------------------------- disks */
 
 /* Flips a byte in every file of the store that lies in `folder`; returns how many. */

@@ -643,6 +643,74 @@ TEST(what_was_spilled_comes_back_when_host_memory_and_files_are_full)
     all_come_back(4 * VALUE, 30 * VALUE, true);
 }
 
+/* ------------------------------------------------------------------------ gathered in turns */
+
+/* Task `id` updates the ref from element `first` on. */
+static void update_from(uint64_t id, uint64_t ref, uint64_t first)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT, *tasks[] = {&task};
+    Plasmon__V1__Arg arg = PLASMON__V1__ARG__INIT, *args[] = {&arg};
+    int64_t view[]    = {(int64_t)first, (int64_t)(elements - first), 1};
+    struct pl_err err = {0};
+
+    arg.mode      = PLASMON__V1__MODE__MODE_INOUT;
+    arg.ref       = ref;
+    arg.view      = view;
+    arg.n_view    = PL_COUNT(view);
+    task.id       = id;
+    task.function = pl_hash_name("touch");
+    task.args     = args;
+    task.n_args   = 1;
+    frame.tasks   = tasks;
+    frame.n_tasks = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+    ASSERT_TRUE(device->bytes_live <= ROOM * VALUE);
+}
+
+/* Updated step by step, from one element less each time, with all that it was before kept. */
+static void use_scattered(Plasmon__V1__Mode mode)
+{
+    enum { STEPS = 2 * ROOM };
+
+    struct head_array *before[STEPS + 1], *array;
+    uint64_t ref = 101;
+
+    begin_with(&(struct head_spill_config){
+        .memory_bytes = 64 * VALUE, .life = 1, .on_demand = true});
+    elements = VALUE / 4;
+    make(1, 1);
+    settle();
+    array = array_of(ref);
+    for (uint64_t k = 0; k <= STEPS; k++) {
+        before[k] = head_array_snapshot(core, array->space, array, &array->extent);
+        if (k < STEPS) {
+            update_from(200 + k, ref, k);
+        }
+        settle();
+    }
+    ASSERT_TRUE(array->fragment_count == STEPS);
+    ASSERT_NULL(buffer_of(ref));
+    call(300, &ref, 1, mode);
+    ASSERT_TRUE(device->bytes_live <= ROOM * VALUE); /* its worker has room */
+    settle();
+    ASSERT_NOT_NULL(buffer_of(ref));
+    ASSERT_EQ(core->tasks_failed, 0);
+    assert_all_there(ref, 1);
+    for (uint64_t k = 0; k <= STEPS; k++) {
+        head_array_release(core, before[k]);
+    }
+    end();
+}
+
+TEST(what_lies_in_more_buffers_than_there_is_room_for_is_gathered_in_turns)
+{
+    use_scattered(PLASMON__V1__MODE__MODE_IN);
+    use_scattered(PLASMON__V1__MODE__MODE_INOUT);
+}
+
 /* ---------------------------------------------------------- memory that comes in pieces */
 
 static uint64_t oldest_request(enum head_spill_kind kind)
