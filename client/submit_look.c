@@ -236,6 +236,11 @@ static bool overlap(const struct submit_arg *a, const struct submit_arg *b)
     return a->whole || b->whole || pl_box_intersects(&a->hull, &b->hull);
 }
 
+static bool has_gaps(const struct submit_arg *arg)
+{
+    return !arg->whole && !pl_view_dense(&arg->view);
+}
+
 /*
  * What a task writes may be seen by none of its other arguments: a function is free to write before
  * it has read. (In place is one INOUT argument.)
@@ -253,8 +258,11 @@ plasmon_status_t submit_check_aliasing(const struct submit *submit)
                 return error_set(PLASMON_EINVAL,
                                  "%s: args[%u], which is written, overlaps args[%u]: use "
                                  "one INOUT argument, a "
-                                 "snapshot of what is read, or views that do not meet",
-                                 submit->call->function, i, j);
+                                 "snapshot of what is read, or views that do not meet%s",
+                                 submit->call->function, i, j,
+                                 has_gaps(&submit->args[i]) || has_gaps(&submit->args[j])
+                                     ? " (one with steps counts as the box that it spans)"
+                                     : "");
             }
         }
     }

@@ -213,6 +213,26 @@ TEST(views_of_views_show_and_write_their_part)
     plasmon_finish(client);
 }
 
+TEST(a_view_with_steps_meets_whatever_is_between_its_elements)
+{
+    struct plasmon_client *client = cluster_start(1);
+    struct plasmon_ref *all       = cluster_fill(client, 8, 1, 0), *even, *odd, *half, *mid;
+
+    CLUSTER_OK(
+        plasmon_view(client, all, (int64_t[]){0}, (int64_t[]){4}, (int64_t[]){2}, &even));
+    CLUSTER_OK(
+        plasmon_view(client, all, (int64_t[]){1}, (int64_t[]){4}, (int64_t[]){2}, &odd));
+    CLUSTER_OK(plasmon_view(client, all, (int64_t[]){0}, (int64_t[]){4}, NULL, &half));
+    CLUSTER_OK(plasmon_view(client, all, (int64_t[]){2}, (int64_t[]){4}, NULL, &mid));
+    ASSERT_STATUS(cluster_axpy(client, even, odd, 1, 0), PLASMON_EINVAL);
+    ASSERT_CONTAINS(plasmon_error(client), "counts as the box that it spans");
+    ASSERT_STATUS(cluster_axpy(client, half, mid, 1, 0), PLASMON_EINVAL);
+    ASSERT_TRUE(strstr(plasmon_error(client), "counts as") == NULL);
+    CLUSTER_OK(plasmon_snapshot(client, odd, &odd));
+    CLUSTER_OK(cluster_axpy(client, even, odd, 1, 0));
+    plasmon_finish(client);
+}
+
 TEST(a_mapping_is_the_devices_memory_and_keeps_its_version)
 {
     struct plasmon_client *client = cluster_start(1);
