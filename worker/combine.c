@@ -81,6 +81,17 @@ static plasmon_status_t check_shapes(struct worker_core *core,
                         launch->scalar_count, err);
 }
 
+static uint64_t scratch_needed(const struct worker_core *core,
+                               const struct worker_launch *launch,
+                               const struct kernel_arg *args)
+{
+    const struct worker_ops *ops = core->config.ops;
+
+    return (ops->own_scratch != NULL ? ops->own_scratch : ops->scratch_bytes)(
+        core->config.user, launch->function, args, launch->piece_count + 1, launch->scalars,
+        launch->scalar_count);
+}
+
 plasmon_status_t worker_combine_check(struct worker_core *core,
                                       struct worker_launch *launch, struct pl_err *err)
 {
@@ -97,10 +108,7 @@ plasmon_status_t worker_combine_check(struct worker_core *core,
                           "this worker has no function with id %08x", launch->function_id);
     }
     status = check_shapes(core, launch, args, err);
-    if (status == PLASMON_OK &&
-        core->config.ops->scratch_bytes(core->config.user, launch->function, args,
-                                        launch->piece_count + 1, launch->scalars,
-                                        launch->scalar_count) != 0) {
+    if (status == PLASMON_OK && scratch_needed(core, launch, args) != 0) {
         status = pl_err_set(err, PLASMON_ENOTSUP,
                             "%s needs memory of its own for sources that lie so, and "
                             "cannot read them where they are",

@@ -328,6 +328,10 @@ struct worker_ops {
     uint64_t (*scratch_bytes)(void *user, const struct kernel_function *function,
                               const struct kernel_arg *args, uint32_t arg_count,
                               const union kernel_scalar *scalars, uint32_t scalar_count);
+    /* Of these, without what checks want (check.h): combine() is not checked. NULL: scratch_bytes. */
+    uint64_t (*own_scratch)(void *user, const struct kernel_function *function,
+                            const struct kernel_arg *args, uint32_t arg_count,
+                            const union kernel_scalar *scalars, uint32_t scalar_count);
     /*
      * How many operations run() puts into the stream, at most (kernel_operations()). args as there.
      * NULL: one.

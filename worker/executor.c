@@ -348,6 +348,7 @@ const struct worker_ops worker_executor_ops = {
     .get_host         = worker_op_get_host,
     .host_ready       = worker_op_host_ready,
     .scratch_bytes    = worker_op_scratch_bytes,
+    .own_scratch      = worker_op_own_scratch_bytes,
     .operations       = worker_op_operations,
     .prepare          = worker_op_prepare,
     .prepared_release = worker_op_prepared_release,

@@ -52,6 +52,10 @@ uint64_t worker_op_operations(void *user, const struct kernel_function *function
 uint64_t worker_op_scratch_bytes(void *user, const struct kernel_function *function,
                                  const struct kernel_arg *args, uint32_t arg_count,
                                  const union kernel_scalar *scalars, uint32_t scalar_count);
+uint64_t worker_op_own_scratch_bytes(void *user, const struct kernel_function *function,
+                                     const struct kernel_arg *args, uint32_t arg_count,
+                                     const union kernel_scalar *scalars,
+                                     uint32_t scalar_count);
 plasmon_status_t worker_op_run(void *user, uint32_t stream,
                                const struct kernel_function *function,
                                const struct kernel_arg *args, uint32_t arg_count,

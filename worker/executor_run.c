@@ -57,6 +57,14 @@ uint64_t worker_op_scratch_bytes(void *user, const struct kernel_function *funct
                               : bytes;
 }
 
+uint64_t worker_op_own_scratch_bytes(void *user, const struct kernel_function *function,
+                                     const struct kernel_arg *args, uint32_t arg_count,
+                                     const union kernel_scalar *scalars,
+                                     uint32_t scalar_count)
+{
+    return own_scratch_bytes(user, function, args, arg_count, scalars, scalar_count);
+}
+
 uint64_t worker_op_operations(void *user, const struct kernel_function *function,
                               const struct kernel_arg *args, uint32_t arg_count,
                               const union kernel_scalar *scalars, uint32_t scalar_count)

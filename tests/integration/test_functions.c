@@ -533,6 +533,31 @@ static struct plasmon_ref *apply(struct plasmon_client *client, const char *name
     return y;
 }
 
+/* What the head has functions do by itself reads where it lies, and is not checked: it is done all the same. */
+TEST(with_checks_parts_are_joined_and_members_reduced)
+{
+    struct plasmon_client *client = checked();
+    struct plasmon_ref *x         = cluster_put(client, COUNT, 1, 0);
+    struct plasmon_ref *y = cluster_put(client, COUNT, 0, 0), *sum[2], *kept[2], *copy;
+    struct plasmon_ref *const members[] = {x, y};
+
+    CLUSTER_OK(plasmon_all_reduce(client, PLASMON_REDUCE_SUM, members, 2, NULL, sum, NULL));
+    cluster_expect_ramp(client, sum[0], COUNT, 1, 2);
+    cluster_expect_ramp(client, sum[1], COUNT, 1, 2);
+    for (int64_t i = 0; i < 2; i++) { /* in two buffers, for each is kept as it was */
+        struct plasmon_ref *half, *other;
+        int64_t first = i * (COUNT / 2), count = COUNT / 2;
+
+        CLUSTER_OK(plasmon_snapshot(client, y, &kept[i]));
+        CLUSTER_OK(plasmon_view(client, y, &first, &count, NULL, &half));
+        CLUSTER_OK(plasmon_view(client, x, &first, &count, NULL, &other));
+        CLUSTER_OK(cluster_axpy(client, half, other, 1, 0));
+    }
+    copy = cluster_copy(client, y, 0);
+    cluster_expect_ramp(client, copy, COUNT, 1, 2);
+    plasmon_finish(client);
+}
+
 TEST(checks_find_an_input_that_is_written_and_an_output_that_is_not)
 {
     struct plasmon_client *client = checked();
