@@ -499,6 +499,14 @@ static void make_ready(struct head_core *core, struct head_task *task)
     task->refs++;
 }
 
+/* Its worker has not seen it, and it is not worth running. */
+static void skip_failed(struct head_core *core, struct head_task *task)
+{
+    if ((head_task_is_function(task) || is_host_copy(task)) && task->bytes != NULL) {
+        head_launch_skip(core, task);
+    }
+}
+
 static void doom_one(struct head_core *core, struct head_task *task,
                      struct head_failure *failure)
 {
@@ -516,9 +524,8 @@ static void doom_one(struct head_core *core, struct head_task *task,
                    task); /* its worker is through with it: this is what was waited for */
     }
     forget_replica(core, task);
-    if ((head_task_is_function(task) || is_host_copy(task)) && task->bytes != NULL &&
-        (task->spared || task->seq > task->device->seq_sent)) {
-        head_launch_skip(core, task); /* not worth running */
+    if (task->spared || task->seq > task->device->seq_sent) {
+        skip_failed(core, task);
     }
     for (size_t i = 0; i < task->outputs.count; i++) {
         struct head_tile *tile = *(struct head_tile **)pl_vec_at(&task->outputs, i);
@@ -762,11 +769,22 @@ static void cancel_sent(struct head_task *task, bool force)
     *seq = task->seq;
 }
 
+static void doom_cancelled(struct head_core *core, struct head_task *task, bool sent)
+{
+    struct head_failure *failure;
+    char what[160];
+
+    head_task_describe(task, what);
+    failure = head_failure_create(
+        PLASMON_ECANCELLED, task->id, task->client != NULL ? task->client->id : 0,
+        sent ? "%s was cancelled by force" : "%s was cancelled before it ran", what);
+    head_task_doom(core, task, failure); /* and what is not sent, is skipped */
+    head_failure_release(failure);
+}
+
 void head_task_cancel(struct head_core *core, struct head_task *task, bool force)
 {
     bool sent = task->seq <= task->device->seq_sent;
-    struct head_failure *failure;
-    char what[160];
 
     if (task->finished || task->failure != NULL || task->forced ||
         (task->cancelled && !force)) {
@@ -778,15 +796,19 @@ void head_task_cancel(struct head_core *core, struct head_task *task, bool force
     if (sent) {
         cancel_sent(task, force);
     }
-    if (sent && !force) {
-        return;
+    if (!sent || force) {
+        doom_cancelled(core, task, sent);
     }
-    head_task_describe(task, what);
-    failure = head_failure_create(
-        PLASMON_ECANCELLED, task->id, task->client != NULL ? task->client->id : 0,
-        sent ? "%s was cancelled by force" : "%s was cancelled before it ran", what);
-    head_task_doom(core, task, failure); /* and what is not sent, is skipped */
-    head_failure_release(failure);
+}
+
+void head_task_unsent(struct head_core *core, struct head_task *task)
+{
+    if (task->cancelled && task->failure == NULL) {
+        doom_cancelled(core, task, false);
+    }
+    if (task->failure != NULL) {
+        skip_failed(core, task);
+    }
 }
 
 /* Nobody asked for it. (A put by shared memory has no number either.) */

@@ -226,6 +226,11 @@ bool head_task_is_function(const struct head_task *task);
  * fails, even if it runs.
  */
 void head_task_cancel(struct head_core *core, struct head_task *task, bool force);
+/*
+ * It was sent to a worker that died before it enqueued it, and is to be sent again: what was asked
+ * of that worker about it is asked of nobody now.
+ */
+void head_task_unsent(struct head_core *core, struct head_task *task);
 void head_task_describe(const struct head_task *task, char out[160]);
 
 /* ---- waits.c */

@@ -5,7 +5,8 @@
  * and sends SKIP for those that had begun to overwrite an input in place: that input is gone, so
  * the task fails with ECONSUMED. Of those that had not begun the worker knows it, where its device
  * tells (worker/begun.c). What has failed already (condemned, cancelled by force, an input failed)
- * comes as SKIP, too, and so does a function that nobody needs any more (orphan.c).
+ * comes as SKIP, too, and so does a function that nobody needs any more (orphan.c). What was sent and
+ * not enqueued has not been sent, and so was no cancel of it (head_task_unsent()).
  *
  * WHOSE FAULT. A worker that dies had many launches on its device, and one of them may be why. What
  * comes again is done one at a time (worker/queue.c), so if the worker dies then, the earliest
@@ -411,6 +412,14 @@ void head_worker_send_again(struct head_core *core, struct head_device *device,
 {
     uint64_t last = enqueued_last(device, hello);
 
+    for (uint64_t seq = pl_max_u64(hello->received, last) + 1; seq <= device->seq_sent;
+         seq++) {
+        struct head_task *task = head_device_task(device, seq);
+
+        if (open_task(task)) {
+            head_task_unsent(core, task);
+        }
+    }
     /*
      * Nothing that was sent before counts: the one it was meant for died, or never got so far as to
      * know its session.

@@ -467,6 +467,29 @@ TEST(force_fails_a_sent_task_at_once_and_a_request_leaves_it_to_the_worker)
     end();
 }
 
+/* The worker dies when it has enqueued the first of four: it had not heard of the others for good. */
+TEST(what_is_cancelled_and_was_not_enqueued_is_not_run_by_the_next_worker)
+{
+    begin(0);
+    submit(1, 0, 0);
+    submit(2, 0, 0);
+    submit(3, 0, 0);
+    submit(4, 0, 103); /* reads what 3 makes */
+    (void)take(&head.sent);
+    cancel(2, true);
+    cancel(3, false);
+    ASSERT_STR(take(&head.sent), "force:2 cancel:3 ");
+    ASSERT_STR(take(&head.told), "2:ECANCELLED ");
+    hello(2, 1, 1, 1);
+    ASSERT_STR(take(&head.sent), "1:run 2:skip 3:skip 4:skip ");
+    ASSERT_STR(take(&head.told), "3:ECANCELLED 4:EDEPENDENCY ");
+    for (uint64_t seq = 1; seq <= 4; seq++) {
+        done(seq);
+    }
+    ASSERT_STR(take(&head.told), "1:ok ");
+    end();
+}
+
 static void client_ends(void)
 {
     Plasmon__V1__Hello client = PLASMON__V1__HELLO__INIT;
