@@ -188,7 +188,7 @@ void rpc_stream_shm_all(struct rpc_stream_grpc *stream);
 
 /* -------------------------------------------------------------------------------- shm.c */
 
-/* Of a loop's servers, for each has a descriptor and 128 KiB of memory; others go by gRPC. */
+/* Of a loop's servers, for each has a descriptor and 256 KiB of memory; others go by gRPC. */
 #define RPC_SHMS_MAX         64u
 #define RPC_SHM_SECRET_BYTES 33u /* with its 0 */
 enum rpc_shm_signal { RPC_SHM_COME, RPC_SHM_SWITCH, RPC_SHM_BELL };

@@ -47,15 +47,19 @@ bool rpc_ring_put(struct rpc_ring_out *out, const uint8_t *bytes, uint32_t lengt
     if (bytes != NULL) {
         copy_in(ring, out->written + HEAD_BYTES, bytes, length);
     }
-    out->last = out->written;
-    out->written += needed;
+    __atomic_store_n(&out->last, out->written, __ATOMIC_RELAXED);
+    __atomic_store_n(&out->written, out->written + needed, __ATOMIC_RELAXED);
     __atomic_store_n(&ring->written, out->written, __ATOMIC_SEQ_CST);
     return true;
 }
 
-bool rpc_ring_caught_up(const struct rpc_ring_out *out)
+bool rpc_ring_caught_up(const struct rpc_ring_out *out, bool half)
 {
-    return __atomic_load_n(&out->ring->read, __ATOMIC_SEQ_CST) >= out->last;
+    uint64_t read = __atomic_load_n(&out->ring->read, __ATOMIC_SEQ_CST);
+
+    return read >= __atomic_load_n(&out->last, __ATOMIC_RELAXED) ||
+           (half &&
+            __atomic_load_n(&out->written, __ATOMIC_RELAXED) - read <= RPC_RING_BYTES / 2);
 }
 
 void rpc_ring_want(struct rpc_ring_out *out)

@@ -27,8 +27,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define RPC_RING_BYTES       (UINT32_C(64) << 10) /* a power of two */
-#define RPC_RING_MESSAGE_MAX (UINT32_C(8) << 10)
+#define RPC_RING_BYTES       (UINT32_C(128) << 10) /* a power of two */
+#define RPC_RING_MESSAGE_MAX (UINT32_C(16) << 10)
 
 enum rpc_rest { RPC_REST_AWAKE, RPC_REST_PAUSES, RPC_REST_SLEEPS };
 
@@ -47,6 +47,7 @@ struct rpc_ring {
 
 struct rpc_ring_out {
     struct rpc_ring *ring;
+    /* Atomic: rpc_ring_caught_up() may be asked by any thread. */
     uint64_t written;
     uint64_t last; /* where the last message begins */
 };
@@ -55,8 +56,8 @@ struct rpc_ring_out {
  * place in the order here. false: there is no room.
  */
 bool rpc_ring_put(struct rpc_ring_out *out, const uint8_t *bytes, uint32_t length);
-/* At most one message has not been taken. */
-bool rpc_ring_caught_up(const struct rpc_ring_out *out);
+/* At most one message has not been taken; or, when asked for that, half of the ring at most. */
+bool rpc_ring_caught_up(const struct rpc_ring_out *out, bool half);
 /* The reader is to tell when it has taken something; look again after this. */
 void rpc_ring_want(struct rpc_ring_out *out);
 /*

@@ -55,7 +55,7 @@
 #define SHM_CALLERS      4 /* that wait at a socket */
 /* messages in a row before gRPC is looked at: a look costs a system call */
 #define SHM_ROW       16u
-#define SHM_GATHER_NS UINT64_C(20000)
+#define SHM_GATHER_NS UINT64_C(50000)
 
 /* In this order in the memory. */
 struct shm_memory {
@@ -455,25 +455,35 @@ void rpc_shm_put_locked(struct rpc_shm *shm)
 }
 
 /*
- * With many things under way frames would become small, which costs both sides more than the ring
- * does: what comes within so long after a message goes in the next one. Not where this loop's thread
- * rests, for it would have to be woken to send it.
+ * With few things under way a message goes as soon as the one before has been taken. With many,
+ * frames would become small then, which costs both sides more than the ring does: what comes within
+ * so long after a message goes in the next one, and several may lie there. Nobody gathers where this
+ * loop's thread rests, for it would have to be woken to send that.
  */
+static bool shm_many(const struct rpc_shm *shm)
+{
+    return __atomic_load_n(&shm->stream->base.loop->is_many, __ATOMIC_RELAXED);
+}
+
 static bool shm_gathers(const struct rpc_shm *shm)
 {
-    return __atomic_load_n(&shm->stream->base.loop->is_many, __ATOMIC_RELAXED) &&
+    return shm_many(shm) &&
            pl_now_ns() - __atomic_load_n(&shm->put_ns, __ATOMIC_RELAXED) < SHM_GATHER_NS;
+}
+
+static bool shm_caught_up(const struct rpc_shm *shm)
+{
+    return rpc_ring_caught_up(&shm->out, shm_many(shm));
 }
 
 bool rpc_shm_idle_locked(struct rpc_shm *shm)
 {
-    if (!shm->out_open || (rpc_ring_caught_up(&shm->out) && !shm_gathers(shm))) {
+    if (!shm->out_open || (shm_caught_up(shm) && !shm_gathers(shm))) {
         return true;
     }
     __atomic_store_n(&shm->due, true, __ATOMIC_SEQ_CST);
     rpc_ring_want(&shm->out);
-    return rpc_ring_caught_up(&shm->out) &&
-           (!shm_gathers(shm) || !rpc_ring_reader_awake(&shm->in));
+    return shm_caught_up(shm) && (!shm_gathers(shm) || !rpc_ring_reader_awake(&shm->in));
 }
 
 /* ------------------------------------------------------------------------------- the loop */
@@ -511,7 +521,7 @@ static bool shm_has_room(struct rpc_shm *shm)
         return false;
     }
     rpc_ring_want(&shm->out);
-    return rpc_ring_caught_up(&shm->out);
+    return shm_caught_up(shm);
 }
 
 bool rpc_shms_look(struct rpc_shms *all)

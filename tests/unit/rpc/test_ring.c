@@ -83,17 +83,18 @@ TEST(who_waits_is_told_once_and_only_then)
     struct rpc_ring_in in   = {.ring = out.ring};
     uint8_t byte;
 
-    ASSERT_TRUE(rpc_ring_caught_up(&out));
+    ASSERT_TRUE(rpc_ring_caught_up(&out, false));
     ASSERT_TRUE(put(&out, "1"));
-    ASSERT_TRUE(rpc_ring_caught_up(&out)); /* one may wait */
+    ASSERT_TRUE(rpc_ring_caught_up(&out, false)); /* one may wait */
     ASSERT_TRUE(put(&out, "2"));
     ASSERT_TRUE(put(&out, "3"));
-    ASSERT_TRUE(!rpc_ring_caught_up(&out));
+    ASSERT_TRUE(!rpc_ring_caught_up(&out, false));
+    ASSERT_TRUE(rpc_ring_caught_up(&out, true));
     rpc_ring_want(&out);
     ASSERT_TRUE(rpc_ring_take(&in, &byte, 1));
-    ASSERT_TRUE(!rpc_ring_caught_up(&out));
+    ASSERT_TRUE(!rpc_ring_caught_up(&out, false));
     ASSERT_TRUE(!rpc_ring_take(&in, &byte, 1));
-    ASSERT_TRUE(rpc_ring_caught_up(&out));
+    ASSERT_TRUE(rpc_ring_caught_up(&out, false));
     free(out.ring);
 }
 
