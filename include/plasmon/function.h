@@ -33,8 +33,8 @@ extern "C" {
 
 #define PLASMON_FUNCTION_ABI 1
 
-/*
- * * The launch shape of the call; all 0: the caller left it open. Source functions in C see it as
+/**
+ * The launch shape of the call; all 0: the caller left it open. Source functions in C see it as
  * *plasmon_shape.
  */
 struct plasmon_launch_shape {
@@ -43,8 +43,8 @@ struct plasmon_launch_shape {
     uint32_t shared_bytes;
 };
 
-/*
- * * One tensor: element (i0, i1, ..) is at data + sum(i * stride) * bytes of dtype. data is an
+/**
+ * One tensor: element (i0, i1, ..) is at data + sum(i * stride) * bytes of dtype. data is an
  * address on the device.
  */
 struct plasmon_function_arg {

@@ -53,8 +53,8 @@ extern "C" {
 #define PLASMON_FOREVER  UINT32_MAX
 #define PLASMON_ANYWHERE (-1)
 
-/*
- * * Element types. F16 to C128 can be stored and moved by all of Plasmon; functions say which they
+/**
+ * Element types. F16 to C128 can be stored and moved by all of Plasmon; functions say which they
  * compute with.
  */
 typedef enum {
@@ -174,20 +174,20 @@ struct plasmon_options {
             0, 0, 0, 0                                                                     \
     }
 
-/*
- * * Connect to a cluster, or start a private one on this machine (one worker a GPU, or CPU devices
+/**
+ * Connect to a cluster, or start a private one on this machine (one worker a GPU, or CPU devices
  * where there is none) that ends with this client, however it ends.
  *
  * @param options     Borrowed; NULL for defaults.
  * @param out_client  Set on success. Owned; ends with plasmon_finish().
  * @return PLASMON_OK, ECONNECT, EAUTH, EVERSION, ENOENT (programs not found), ETIMEDOUT, EINVAL.
- * plasmon_error(NULL) has the text.
+ *     plasmon_error(NULL) has the text.
  */
 PLASMON_API
 plasmon_status_t plasmon_init(const struct plasmon_options *options,
                               struct plasmon_client **out_client);
-/*
- * * End the session: its refs go, its private cluster too. Waits for tasks in flight at most a
+/**
+ * End the session: its refs go, its private cluster too. Waits for tasks in flight at most a
  * second. NULL is fine.
  */
 PLASMON_API
@@ -195,8 +195,8 @@ void plasmon_finish(struct plasmon_client *client);
 /** Free an inherited handle in a forked child, without a word to the cluster. */
 PLASMON_API
 void plasmon_abandon(struct plasmon_client *client);
-/*
- * * Text of the calling thread's last failed call ("" if none); valid until its next call. client
+/**
+ * Text of the calling thread's last failed call ("" if none); valid until its next call. client
  * may be NULL.
  */
 PLASMON_API
@@ -221,8 +221,8 @@ struct plasmon_device_info {
     uint64_t bytes_total;
     int same_host; /* this process shares its host */
 };
-/*
- * * Devices of the cluster, by index: fills up to `capacity`, sets *out_count to how many there
+/**
+ * Devices of the cluster, by index: fills up to `capacity`, sets *out_count to how many there
  * are. Those that have not come yet, or are gone for good, are left out, so indices may have gaps.
  * The devices of one host are numbered in its own order, in every run.
  */
@@ -256,8 +256,10 @@ struct plasmon_put_options {
 /**
  * Copy host bytes into a new object.
  *
- * @param data   shape's bytes in C order, borrowed for the call: it may be changed as soon as this returns.
- * @return PLASMON_OK, ESHAPE, EDTYPE, ETOOBIG (no device could ever hold it), EDEVMEM, ECLOSED, EFORKED.
+ * @param data   shape's bytes in C order, borrowed for the call: it may be changed as soon as this
+ *     returns.
+ * @return PLASMON_OK, ESHAPE, EDTYPE, ETOOBIG (no device could ever hold it), EDEVMEM, ECLOSED,
+ *     EFORKED.
  */
 PLASMON_API
 plasmon_status_t plasmon_put(struct plasmon_client *client, const void *data,
@@ -271,19 +273,19 @@ plasmon_status_t plasmon_put(struct plasmon_client *client, const void *data,
  * @param bytes       Capacity of `data`; at least the object's size (ESHAPE otherwise).
  * @param timeout_ms  0 polls, PLASMON_FOREVER waits.
  * @return PLASMON_OK, ETIMEDOUT, ESHAPE, ERELEASED, EFOREIGN, ECLOSED, EFORKED, or the failure of
- * the task that should have made it
- *         (plasmon_error: with the first failing task).
+ *     the task that should have made it (plasmon_error: with the first failing task).
  */
 PLASMON_API
 plasmon_status_t plasmon_get(struct plasmon_client *client, struct plasmon_ref *ref,
                              void *data, size_t bytes, uint32_t timeout_ms);
-/*
- * * Wait for the object and map it read-only, without a copy, where its memory can be reached from
+/**
+ * Wait for the object and map it read-only, without a copy, where its memory can be reached from
  * this process (a CPU device on this host). While mapped its bytes stay: writers get a new version.
  *
  * @param out_mapping Owned; ends with plasmon_unmap(). Stays as it is whoever dies, workers and
- * stores included. @return PLASMON_OK, EUNREACHABLE (use plasmon_get; for a moment also where
- * plasmon-store of this host was replaced), ETIMEDOUT, or the task's failure.
+ *     stores included.
+ * @return PLASMON_OK, EUNREACHABLE (use plasmon_get; for a moment also where plasmon-store of this
+ *     host was replaced), ETIMEDOUT, or the task's failure.
  */
 PLASMON_API
 plasmon_status_t plasmon_map(struct plasmon_client *client, struct plasmon_ref *ref,
@@ -296,17 +298,19 @@ const int64_t *plasmon_mapping_strides(const struct plasmon_mapping *mapping);
 PLASMON_API
 void plasmon_unmap(struct plasmon_mapping *mapping);
 
-/*
- * * A view: part of `ref` (which may be a view). start, count, step have one number a dimension;
- * step NULL is all 1. Costs no message. @return PLASMON_OK, ERANGE (names the dimension), EINVAL (a
- * task's ref), ERELEASED, EFOREIGN, ECLOSED, EFORKED.
+/**
+ * A view: part of `ref` (which may be a view). start, count, step have one number a dimension;
+ * step NULL is all 1. Costs no message.
+ *
+ * @return PLASMON_OK, ERANGE (names the dimension), EINVAL (a task's ref), ERELEASED, EFOREIGN,
+ *     ECLOSED, EFORKED.
  */
 PLASMON_API
 plasmon_status_t plasmon_view(struct plasmon_client *client, struct plasmon_ref *ref,
                               const int64_t *start, const int64_t *count,
                               const int64_t *step, struct plasmon_ref **out_view);
-/*
- * * A ref that goes on naming the present version of `ref` (or of the part a view shows), whatever
+/**
+ * A ref that goes on naming the present version of `ref` (or of the part a view shows), whatever
  * is written later.
  */
 PLASMON_API
@@ -320,16 +324,16 @@ plasmon_status_t plasmon_shape_of(struct plasmon_client *client, struct plasmon_
 PLASMON_API
 plasmon_status_t plasmon_release(struct plasmon_client *client, struct plasmon_ref *ref);
 
-/*
- * * Give the present version a name in the namespace, so that it outlives this client and others
+/**
+ * Give the present version a name in the namespace, so that it outlives this client and others
  * can find it. A name that is in use, by whomever, goes over to this version; who looked it up
  * before keeps what it found.
  *
  * @param name  1 to 256 bytes of UTF-8.
  * @param ref   NULL: remove the name.
  * @return PLASMON_OK, EINVAL (the name, a task's ref, in a callback), ELIMIT (a longer name),
- * ENOENT (nothing to remove), ERELEASED, EFOREIGN,
- *         ECLOSED, EFORKED. Waits for the head's answer.
+ *     ENOENT (nothing to remove), ERELEASED, EFOREIGN, ECLOSED, EFORKED. Waits for the head's
+ *     answer.
  */
 PLASMON_API
 plasmon_status_t plasmon_publish(struct plasmon_client *client, const char *name,
@@ -343,11 +347,11 @@ plasmon_status_t plasmon_publish(struct plasmon_client *client, const char *name
  * plasmon_wait, plasmon_on_ready and plasmon_ready_fd say so of all of its parts alike, views
  * included; what reads it (plasmon_get, plasmon_map, a call) waits for it, and fails with the part
  * that it reads. What makes it can be cancelled by the client alone that submitted that, by its own
- * ref: plasmon_cancel of this one is EFOREIGN. plasmon_finish does not wait for it. @param out_ref
- * Owned.
+ * ref: plasmon_cancel of this one is EFOREIGN. plasmon_finish does not wait for it.
+ *
+ * @param out_ref  Owned.
  * @return PLASMON_OK, EINVAL (the name; in a callback), ELIMIT (a longer name), ENOENT (nothing has
- * it in this namespace), ECLOSED, EFORKED.
- *         Waits for the head's answer.
+ *     it in this namespace), ECLOSED, EFORKED. Waits for the head's answer.
  */
 PLASMON_API
 plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
@@ -355,8 +359,8 @@ plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
 
 /* -------------------------------------------------------------------------- host memory */
 
-/*
- * * Page-locked memory that the devices of this host copy from and to themselves: a put from it and
+/**
+ * Page-locked memory that the devices of this host copy from and to themselves: a put from it and
  * a get into it are one DMA each, in the one order of the device's work, with no copy by a CPU and
  * no round trip in between (docs/transfers.md):
  *
@@ -395,8 +399,8 @@ plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
  *
  * @param out_data  Set on success: page-aligned.
  * @return PLASMON_OK, EINVAL (0 bytes; in a callback), ELIMIT, ENOMEM (also: a device cannot
- * page-lock it), ETIMEDOUT (also: plasmon-store of this host has died, and none followed it within a
- * minute), ECLOSED, EFORKED.
+ *     page-lock it), ETIMEDOUT (also: plasmon-store of this host has died, and none followed it
+ *     within a minute), ECLOSED, EFORKED.
  */
 PLASMON_API
 plasmon_status_t plasmon_host_alloc(struct plasmon_client *client, size_t bytes,
@@ -404,36 +408,39 @@ plasmon_status_t plasmon_host_alloc(struct plasmon_client *client, size_t bytes,
 /*
  * *
  * Free what plasmon_host_alloc() gave, by the same address. NULL is fine.
+ *
  * @return PLASMON_OK, EBUSY (copies are on their way: nothing is freed), EINVAL (not such an
- * address), EFORKED.
+ *     address), EFORKED.
  */
 PLASMON_API
 plasmon_status_t plasmon_host_free(struct plasmon_client *client, void *data);
-/*
- * * plasmon_put() that returns at once: the bytes are read later. `data` lies in memory of
+/**
+ * plasmon_put() that returns at once: the bytes are read later. `data` lies in memory of
  * plasmon_host_alloc(); the range may be changed when the ref is ready. Calls that use the ref may
  * be submitted at once.
  *
  * @param options As plasmon_put(). With PLASMON_ANYWHERE the object comes to a device of this host.
  * @return as plasmon_put(); EBUSY: a get into the range is on its way; ERANGE: the shape's bytes
- * leave the memory; EINVAL: it is no such
- *         memory; ELIMIT: 4096 copies are on their way; EAGAIN (in a callback, see plasmon_submit()).
+ *     leave the memory; EINVAL: it is no such memory; ELIMIT: 4096 copies are on their way; EAGAIN
+ *     (in a callback, see plasmon_submit()).
  */
 PLASMON_API
 plasmon_status_t plasmon_put_async(struct plasmon_client *client, const void *data,
                                    const struct plasmon_shape *shape,
                                    const struct plasmon_put_options *options,
                                    struct plasmon_ref **out_ref);
-/*
- * * plasmon_get() that returns at once: what the ref shows now - what was submitted before this
+/**
+ * plasmon_get() that returns at once: what the ref shows now - what was submitted before this
  * call makes - is written to `data`, in C order, as soon as it is there. Writing the ref later does
  * not disturb it.
  *
  * @param data      In memory of plasmon_host_alloc().
  * @param bytes Room there; at least what the ref shows (ESHAPE otherwise), and only that much of it
- * is used. @param out_task A ref that becomes ready when the bytes are there, or fails as the task
- * that should have made them. Owned. @return PLASMON_OK, ESHAPE, EBUSY (another copy is at the
- * range), ERANGE, EINVAL, ELIMIT, ERELEASED, EFOREIGN, EAGAIN, ECLOSED, EFORKED.
+ *     is used.
+ * @param out_task A ref that becomes ready when the bytes are there, or fails as the task that
+ *     should have made them. Owned.
+ * @return PLASMON_OK, ESHAPE, EBUSY (another copy is at the range), ERANGE, EINVAL, ELIMIT,
+ *     ERELEASED, EFOREIGN, EAGAIN, ECLOSED, EFORKED.
  */
 PLASMON_API
 plasmon_status_t plasmon_get_async(struct plasmon_client *client, struct plasmon_ref *ref,
@@ -487,17 +494,20 @@ struct plasmon_call {
             0, 0, 0                                                                       \
     }
 
-/*
- * * Submit a task. Returns at once, without a round trip; a wrong call (dtype, shape, arity,
+/**
+ * Submit a task. Returns at once, without a round trip; a wrong call (dtype, shape, arity,
  * unknown function) fails here.
  *
  * @param out_refs One a new OUT argument (ref NULL), in order; owned. May be NULL when there is
- * none. @param out_task NULL, or a ref that becomes ready when the task is done: to wait for,
- * cancel, release. Owned. Blocks only while as many tasks are in flight as the head allows (a
- * million). In a callback it answers EAGAIN instead.
+ *     none.
+ * @param out_task NULL, or a ref that becomes ready when the task is done: to wait for, cancel,
+ *     release. Owned.
+ *
+ * Blocks only while as many tasks are in flight as the head allows (a million). In a callback it
+ * answers EAGAIN instead.
  *
  * @return PLASMON_OK, EINVAL, ENOFUNCTION, EARITY, EDTYPE, ESHAPE, ERELEASED, EFOREIGN, ETOOBIG,
- * ELIMIT, EAGAIN, ECLOSED, EFORKED.
+ *     ELIMIT, EAGAIN, ECLOSED, EFORKED.
  */
 PLASMON_API
 plasmon_status_t plasmon_submit(struct plasmon_client *client,
@@ -528,16 +538,16 @@ plasmon_status_t plasmon_submit(struct plasmon_client *client,
  */
 struct plasmon_graph;
 
-/*
- * * For one launch, `ref` takes the place of the array that `recorded` is, or is a view of. Both
+/**
+ * For one launch, `ref` takes the place of the array that `recorded` is, or is a view of. Both
  * whole arrays of one dtype and shape.
  */
 struct plasmon_graph_binding {
     struct plasmon_ref *recorded;
     struct plasmon_ref *ref; /* a whole array, no view */
 };
-/*
- * * For one launch, another value for a scalar: of recorded call number `call`, from 0; or of every
+/**
+ * For one launch, another value for a scalar: of recorded call number `call`, from 0; or of every
  * call with this label.
  */
 struct plasmon_graph_scalar {
@@ -547,8 +557,8 @@ struct plasmon_graph_scalar {
     plasmon_scalar_t value;
 };
 
-/*
- * * Begin to record: until plasmon_graph_end(), plasmon_submit() of this thread is recorded instead
+/**
+ * Begin to record: until plasmon_graph_end(), plasmon_submit() of this thread is recorded instead
  * of run. All other calls, and other threads, work as always; but what is made inside has no
  * content yet.
  *
@@ -560,6 +570,7 @@ plasmon_status_t plasmon_graph_begin(struct plasmon_client *client,
                                      struct plasmon_graph **out_graph);
 /**
  * The recording is complete. Placement is decided now, by where arrays are now.
+ *
  * @return PLASMON_OK, EGRAPH (not recording, another thread's, or nothing was recorded), ECLOSED.
  */
 PLASMON_API
@@ -574,10 +585,9 @@ plasmon_status_t plasmon_graph_end(struct plasmon_client *client,
  * @param out_task  NULL, or a ref that becomes ready when all of the launch is done. Owned.
  *
  * @return PLASMON_OK; EGRAPH: not ended, recorded ref not used in it, two refs of one array of
- * which one is written; ESHAPE, EDTYPE: a
- *         ref is not what was recorded (the text says which, and what fits), or a scalar would
- *         change a shape; EINVAL: no such call or scalar; ERELEASED, EFOREIGN, EAGAIN, ECLOSED,
- *         EFORKED.
+ *     which one is written; ESHAPE, EDTYPE: a ref is not what was recorded (the text says which,
+ *     and what fits), or a scalar would change a shape; EINVAL: no such call or scalar; ERELEASED,
+ *     EFOREIGN, EAGAIN, ECLOSED, EFORKED.
  */
 PLASMON_API
 plasmon_status_t plasmon_graph_launch(struct plasmon_client *client,
@@ -595,8 +605,8 @@ plasmon_status_t plasmon_graph_release(struct plasmon_client *client,
 
 #define PLASMON_INDEX_DIM_MAX 3
 
-/*
- * * The view of one argument at index i: start[d] + sum of step_of[d][k] * i[k], in elements of
+/**
+ * The view of one argument at index i: start[d] + sum of step_of[d][k] * i[k], in elements of
  * what the ref shows.
  */
 struct plasmon_index_view {
@@ -628,8 +638,8 @@ struct plasmon_index_space {
         sizeof(struct plasmon_index_space), 0, {0}, 0, 0, PLASMON_SPREAD_NONE \
     }
 
-/*
- * * Submit one instance of the call for each point of the index space by one message: the same as a
+/**
+ * Submit one instance of the call for each point of the index space by one message: the same as a
  * loop of plasmon_submit(), in index order, with a view for each argument. A mapping that does not
  * fit (range, shape, dtype) fails here, and the text names the index.
  *
@@ -637,9 +647,9 @@ struct plasmon_index_space {
  * view (steps 1); what no instance writes has no content, and reading it fails with EINVAL.
  *
  * @param out_refs  One a new OUT argument, in order; owned.
- * @param out_task NULL, or a ref that becomes ready when all instances are done. Owned. @return as
- * plasmon_submit(); ERANGE: a view lies outside; ELIMIT: more than 65536 points; EGRAPH: this
- * thread records.
+ * @param out_task NULL, or a ref that becomes ready when all instances are done. Owned.
+ * @return as plasmon_submit(); ERANGE: a view lies outside; ELIMIT: more than 65536 points; EGRAPH:
+ *     this thread records.
  */
 PLASMON_API
 plasmon_status_t plasmon_submit_index(struct plasmon_client *client,
@@ -733,8 +743,8 @@ plasmon_status_t plasmon_reduce(struct plasmon_client *client, plasmon_reduce_t 
                                 const struct plasmon_collective_options *options,
                                 struct plasmon_ref **out_ref,
                                 struct plasmon_ref **out_task);
-/*
- * * `count` results, copies of ref: on options->devices, or into options->into (one of the two must
+/**
+ * `count` results, copies of ref: on options->devices, or into options->into (one of the two must
  * be given).
  */
 PLASMON_API
@@ -765,8 +775,8 @@ plasmon_status_t plasmon_all_to_all(struct plasmon_client *client,
                                     struct plasmon_ref **out_refs,
                                     struct plasmon_ref **out_task);
 
-/*
- * * Send what was batched up, now. (It goes by itself within a fraction of a millisecond, and
+/**
+ * Send what was batched up, now. (It goes by itself within a fraction of a millisecond, and
  * before any wait.)
  */
 PLASMON_API
@@ -775,7 +785,8 @@ plasmon_status_t plasmon_flush(struct plasmon_client *client);
 /**
  * Wait until `need` of the refs are ready or failed.
  *
- * @param out_ready  NULL, or one int a ref: 1 ready, 0 pending, a negative plasmon_status_t if it failed.
+ * @param out_ready  NULL, or one int a ref: 1 ready, 0 pending, a negative plasmon_status_t if it
+ *     failed.
  * @param out_count  NULL, or how many are not pending.
  * @return PLASMON_OK, ETIMEDOUT (outputs are set), EINVAL, ERELEASED.
  */
@@ -784,29 +795,29 @@ plasmon_status_t plasmon_wait(struct plasmon_client *client,
                               struct plasmon_ref *const *refs, uint32_t count,
                               uint32_t need, uint32_t timeout_ms, int *out_ready,
                               uint32_t *out_count);
-/*
- * * PLASMON_OK ready, INPROGRESS, or how it failed (plasmon_error has the text with the first
+/**
+ * PLASMON_OK ready, INPROGRESS, or how it failed (plasmon_error has the text with the first
  * failing task). Never waits.
  */
 PLASMON_API
 plasmon_status_t plasmon_state(struct plasmon_client *client, struct plasmon_ref *ref);
-/*
- * * Ask that the task that makes this ref not run: it then fails with ECANCELLED, and what needs
+/**
+ * Ask that the task that makes this ref not run: it then fails with ECANCELLED, and what needs
  * its result with EDEPENDENCY. Too late (it is on the device already) is no error: it runs, and the
  * ref becomes ready. EFOREIGN: the ref was looked up (plasmon_lookup), and what is yet to make it
  * was there before.
  */
 PLASMON_API
 plasmon_status_t plasmon_cancel(struct plasmon_client *client, struct plasmon_ref *ref);
-/*
- * * The same for many at once, in one message. A ref that is released or foreign fails the call,
+/**
+ * The same for many at once, in one message. A ref that is released or foreign fails the call,
  * and nothing is cancelled.
  */
 PLASMON_API
 plasmon_status_t plasmon_cancel_many(struct plasmon_client *client,
                                      struct plasmon_ref *const *refs, uint32_t count);
-/*
- * * End the task that makes this ref even if it runs. It fails with ECANCELLED at once. On the
+/**
+ * End the task that makes this ref even if it runs. It fails with ECANCELLED at once. On the
  * device only the end of its worker ends a running kernel: other work there has a second to finish,
  * then the worker is killed and replaced. Objects live on, and what had not finished runs again; a
  * task that was overwriting its input in place then cannot, and fails with ECONSUMED.
@@ -816,15 +827,15 @@ plasmon_status_t plasmon_cancel_force(struct plasmon_client *client,
                                       struct plasmon_ref *ref);
 
 typedef void (*plasmon_ready_fn)(void *user, plasmon_status_t status);
-/*
- * * Call fn once when the ref is ready or failed: on the library's thread (do not block it, do not
+/**
+ * Call fn once when the ref is ready or failed: on the library's thread (do not block it, do not
  * call plasmon_finish there), or in this call if it already is.
  */
 PLASMON_API
 plasmon_status_t plasmon_on_ready(struct plasmon_client *client, struct plasmon_ref *ref,
                                   plasmon_ready_fn fn, void *user);
-/*
- * * A descriptor that polls readable whenever refs became ready or failed since the last read of
+/**
+ * A descriptor that polls readable whenever refs became ready or failed since the last read of
  * its 8 bytes (an eventfd), and when the session has ended, with which all of them fail. Owned by
  * the client.
  */
@@ -866,26 +877,26 @@ struct plasmon_source_options {
         sizeof(struct plasmon_source_options), 0, 0, 0 \
     }
 
-/*
- * * Make a function of source text: CUDA C for GPUs, C for CPU devices. From the next submit on it
+/**
+ * Make a function of source text: CUDA C for GPUs, C for CPU devices. From the next submit on it
  * is called by its name, like a built-in one. Returns without waiting for the compiler: what it
  * objects to fails the calls that use the function with ECOMPILE and its log (plasmon_function_wait
  * asks at once). Compiled once for each content and architecture, and kept on disk (not if it
  * includes "files" in quotes, or the options name folders of headers: those may change).
  *
- * @param cuda_c_text  With a __global__ function `name` (extern "C" or not). NULL: CPU devices only.
+ * @param cuda_c_text  With a __global__ function `name` (extern "C" or not). NULL: CPU devices
+ *     only.
  * @param options      NULL: CUDA only.
  * @return PLASMON_OK (also when the name has this very content already), EEXIST (the name has other
- * content, or is a built-in
- *         function's), EINVAL (signature, texts), ELIMIT (a text over 1 MiB, over 1024 functions),
- *         ECLOSED, EFORKED.
+ *     content, or is a built-in function's), EINVAL (signature, texts), ELIMIT (a text over 1 MiB,
+ *     over 1024 functions), ECLOSED, EFORKED.
  */
 PLASMON_API
 plasmon_status_t plasmon_function_source(struct plasmon_client *client, const char *name,
                                          const char *cuda_c_text, const char *signature,
                                          const struct plasmon_source_options *options);
-/*
- * * Make a function of a shared object that lies in the library folder of the workers
+/**
+ * Make a function of a shared object that lies in the library folder of the workers
  * (--library-dir); its entry point is in plasmon/function.h. A worker without such a folder is not
  * used for it.
  *
@@ -902,8 +913,7 @@ plasmon_status_t plasmon_function_library(struct plasmon_client *client, const c
  * Wait until one device of each kind that the function is for has compiled (loaded) it.
  *
  * @return PLASMON_OK, ECOMPILE (plasmon_error has the log), ENOFUNCTION, ENOTSUP or EPERM (no
- * device can or may run it), ENOLIB,
- *         ENOENT (no such library or symbol), ETIMEDOUT.
+ *     device can or may run it), ENOLIB, ENOENT (no such library or symbol), ETIMEDOUT.
  */
 PLASMON_API
 plasmon_status_t plasmon_function_wait(struct plasmon_client *client, const char *name,
@@ -952,8 +962,8 @@ struct plasmon_timeline_options {
         sizeof(struct plasmon_timeline_options), 0 \
     }
 
-/*
- * * Record when tasks and transfers run, of all clients and devices of the cluster, from now on.
+/**
+ * Record when tasks and transfers run, of all clients and devices of the cluster, from now on.
  * What an earlier recording kept goes. While nobody records, nothing is spent on it; while somebody
  * does, two events a launch.
  *
@@ -965,8 +975,8 @@ plasmon_status_t plasmon_timeline_start(struct plasmon_client *client,
 /** Stop. What was over when this was called is here when it returns. */
 PLASMON_API
 plasmon_status_t plasmon_timeline_stop(struct plasmon_client *client);
-/*
- * * What was recorded, oldest first as it was reported: fills up to `capacity`, sets *out_count to
+/**
+ * What was recorded, oldest first as it was reported: fills up to `capacity`, sets *out_count to
  * how many there are. May be called while recording. out_dropped (may be NULL): how many were lost
  * for want of room, here or on the way.
  */
@@ -974,8 +984,8 @@ PLASMON_API
 plasmon_status_t plasmon_timeline_spans(struct plasmon_client *client,
                                         struct plasmon_span *spans, size_t capacity,
                                         size_t *out_count, uint64_t *out_dropped);
-/*
- * * Write it as a trace for ui.perfetto.dev or chrome://tracing, and draw it (SVG). Either path may
+/**
+ * Write it as a trace for ui.perfetto.dev or chrome://tracing, and draw it (SVG). Either path may
  * be NULL.
  */
 PLASMON_API
@@ -993,8 +1003,8 @@ struct plasmon_function_info {
 PLASMON_API
 plasmon_status_t plasmon_function_at(uint32_t index,
                                      struct plasmon_function_info *out_info);
-/*
- * * Who waits for what, for how long, and what to do about it: for a program that does not go on.
+/**
+ * Who waits for what, for how long, and what to do about it: for a program that does not go on.
  * In words, or (json not 0) as one JSON object (docs/operations.md); `plasmon doctor --address`
  * prints the same. *out_text is malloc'ed; the caller frees it.
  *
@@ -1002,8 +1012,8 @@ plasmon_status_t plasmon_function_at(uint32_t index,
  */
 PLASMON_API
 plasmon_status_t plasmon_doctor(struct plasmon_client *client, int json, char **out_text);
-/*
- * * Status of the cluster as one JSON object (see docs/operations.md). *out_text is malloc'ed; the
+/**
+ * Status of the cluster as one JSON object (see docs/operations.md). *out_text is malloc'ed; the
  * caller frees it.
  */
 PLASMON_API
