@@ -3,14 +3,18 @@
  *
  *   bins   free blocks by size class: a power of two, cut into 32; a bit a class says whether it is empty.
  *
- * FIT. A class above the one that the size falls into holds only blocks that are big enough: the
- * first one is taken, in constant time. Only when all those are empty the class itself is walked,
- * and for large blocks (which are aligned to 2 MiB) every class that could hold one. So "there is
- * none" is exact.
+ * FIT. The smallest hole that does, but for a bound on the looks (best fit). First in the class that
+ * the size falls into: what a block of like size left is there and nowhere else, and if it is passed
+ * over, a larger hole is cut and the next larger block has none. Then in the first class above that
+ * has blocks, which are all big enough. Only when all those are empty the class itself is walked to
+ * its end, and for large blocks (which are aligned to 2 MiB) every class that could hold one. So
+ * "there is none" is exact.
  */
 #include "store/arena_int.h"
 
 #include <assert.h>
+
+#define FIT_LOOKS 4u /* holes of a class; each may be a cache miss */
 
 struct class {
     uint32_t row;
@@ -102,34 +106,55 @@ static bool block_fits(const struct arena_block *block, uint64_t bytes,
     return at + bytes <= block->offset + block->bytes;
 }
 
-static struct arena_block *bin_search(struct pl_list *bin, uint64_t bytes,
+/* The smallest one that fits of the first FIT_LOOKS; if none of them does and `all`, the first of the rest. */
+static struct arena_block *bin_search(struct pl_list *bin, uint64_t bytes, bool all,
                                       uint64_t *out_offset)
 {
+    struct arena_block *best = NULL;
+    uint32_t looks           = 0;
     struct pl_list *link;
 
     pl_list_for_each(link, bin) {
         struct arena_block *block = pl_container_of(link, struct arena_block, bin);
+        uint64_t offset;
 
-        if (block_fits(block, bytes, out_offset)) {
-            return block;
+        if (looks++ >= FIT_LOOKS && (best != NULL || !all)) {
+            break;
+        }
+        if (block_fits(block, bytes, &offset) &&
+            (best == NULL || block->bytes < best->bytes)) {
+            best        = block;
+            *out_offset = offset;
+            if (block->bytes == bytes) {
+                break;
+            }
         }
     }
-    return NULL;
+    return best;
 }
 
 struct arena_block *arena_pool_search(struct arena_pool *pool, uint64_t bytes,
                                       uint64_t *out_offset)
 {
+    struct class own   = class_of(bytes);
     struct class class = class_above(bytes);
+    bool same          = own.row == class.row && own.sub == class.sub;
     bool large         = arena_alignment_of(bytes) > ARENA_UNIT;
     struct arena_block *found;
 
+    if (!same) {
+        found = bin_search(&pool->bins[own.row][own.sub], bytes, false, out_offset);
+        if (found != NULL) {
+            return found;
+        }
+    }
+
     /*
-     * Small: the first block of the first class fits. Large: alignment may cost, so look through
-     * the classes.
+     * Small: all blocks of the first class fit. Large: alignment may cost, so look through the
+     * classes.
      */
     while (class.row < ARENA_CLASS_ROWS && class_next(pool, class, &class)) {
-        found = bin_search(&pool->bins[class.row][class.sub], bytes, out_offset);
+        found = bin_search(&pool->bins[class.row][class.sub], bytes, true, out_offset);
         if (found != NULL) {
             return found;
         }
@@ -142,8 +167,7 @@ struct arena_block *arena_pool_search(struct arena_pool *pool, uint64_t bytes,
     }
     (void)large;
 
-    class = class_of(bytes);
-    return bin_search(&pool->bins[class.row][class.sub], bytes, out_offset);
+    return same ? NULL : bin_search(&pool->bins[own.row][own.sub], bytes, true, out_offset);
 }
 
 uint64_t arena_pool_largest(const struct arena_pool *pool)

@@ -460,6 +460,82 @@ TEST(every_failed_allocation_of_host_memory_leaves_the_arena_whole)
     }
 }
 
+/* ---------------------------------------------------------------------------- which hole */
+
+/* Blocks of these sizes side by side, with a used one behind each; then they are free. */
+static void holes_make(struct store_arena *arena, const uint64_t *bytes, size_t count,
+                       uint64_t *out_offsets)
+{
+    uint64_t wall;
+
+    for (size_t i = 0; i < count; i++) {
+        ASSERT_OK(store_arena_alloc(arena, 0, bytes[i], &out_offsets[i]));
+        ASSERT_OK(store_arena_alloc(arena, 0, 256, &wall));
+    }
+    for (size_t i = 0; i < count; i++) {
+        store_arena_free(arena, out_offsets[i]);
+    }
+}
+
+/* Arrays of one size: what one of them left is for the next, not for nobody. */
+TEST(a_hole_of_the_very_size_is_used_before_a_larger_one_is_cut)
+{
+    static const uint64_t sizes[] = {1280, 9 * 256, 100 << 10, MIB + (20 << 10),
+                                     7 * MIB + 12288};
+
+    for (size_t i = 0; i < PL_COUNT(sizes); i++) {
+        uint64_t bytes[] = {sizes[i], 8 * MIB};
+        struct store_arena *arena;
+        uint64_t offsets[2], offset;
+
+        ASSERT_OK(store_arena_create(&arena));
+        ASSERT_OK(store_arena_add(arena, 0, 0, 32 * MIB));
+        holes_make(arena, bytes, PL_COUNT(bytes), offsets);
+        ASSERT_OK(store_arena_alloc(arena, 0, sizes[i], &offset));
+        ASSERT_EQ(offset, offsets[0]);
+        store_arena_destroy(arena);
+    }
+}
+
+TEST(of_holes_of_a_class_the_smallest_that_does_is_used)
+{
+    static const uint64_t bytes[] = {MIB + (24 << 10), MIB + (12 << 10), MIB + (4 << 10),
+                                     MIB + (28 << 10)};
+    struct store_arena *arena;
+    uint64_t offsets[PL_COUNT(bytes)], offset;
+
+    ASSERT_OK(store_arena_create(&arena));
+    ASSERT_OK(store_arena_add(arena, 0, 0, 32 * MIB));
+    holes_make(arena, bytes, PL_COUNT(bytes), offsets);
+    ASSERT_OK(store_arena_alloc(arena, 0, MIB + (8 << 10), &offset));
+    ASSERT_EQ(offset, offsets[1]);
+    ASSERT_OK(store_arena_alloc(arena, 0, MIB, &offset)); /* where the class begins */
+    ASSERT_EQ(offset, offsets[2]);
+    ASSERT_OK(store_arena_alloc(arena, 0, MIB, &offset));
+    ASSERT_EQ(offset, offsets[0]);
+    store_arena_destroy(arena);
+}
+
+/* It is the first that was freed, so the last that is looked at. */
+TEST(the_one_hole_that_does_is_found_behind_many_that_are_too_small)
+{
+    enum { HOLES = 40, WALL = 256 };
+    uint64_t bytes[HOLES], offsets[HOLES], offset, total = 0;
+    struct store_arena *arena;
+
+    for (size_t i = 0; i < HOLES; i++) {
+        bytes[i] = MIB + (i == 0 ? 24u << 10 : 4u << 10);
+        total += bytes[i] + WALL;
+    }
+    ASSERT_OK(store_arena_create(&arena));
+    ASSERT_OK(store_arena_add(arena, 0, 0, total));
+    holes_make(arena, bytes, HOLES, offsets);
+    ASSERT_OK(store_arena_alloc(arena, 0, MIB + (20 << 10), &offset));
+    ASSERT_EQ(offset, offsets[0]);
+    ASSERT_STATUS(store_arena_alloc(arena, 0, MIB + (20 << 10), &offset), PLASMON_EDEVMEM);
+    store_arena_destroy(arena);
+}
+
 /*
  * The bar is a tenth of what is wanted (5 M/s), so that a busy machine or a sanitizer does not fail
  * it; the figure is printed.
