@@ -11,7 +11,7 @@
  *             at: the least recently used one of at least the bytes that are wanted, for that makes
  *             a hole by itself; where there is none, the largest. What may be dropped is dropped,
  *             by the rule of the plan (head_spill_may_drop), for new values take the room that it
- *             leaves Or one that only its spill uses, which was sent: then that launch has nothing
+ *             leaves. Or one that only its spill uses, which was sent: then that launch has nothing
  *             to do any more
  *   where     host memory that is free, or that a file, or a copy that is not needed, leaves to it.
  *             It holds its place until the worker answers
