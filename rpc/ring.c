@@ -124,6 +124,13 @@ bool rpc_ring_take(struct rpc_ring_in *in, uint8_t *out, uint32_t length)
            __atomic_exchange_n(&ring->waits, 0, __ATOMIC_SEQ_CST) != 0;
 }
 
+uint64_t rpc_ring_end(const struct rpc_ring_in *in)
+{
+    uint64_t used = __atomic_load_n(&in->ring->written, __ATOMIC_SEQ_CST) - in->read;
+
+    return in->read + pl_min_u64(used, RPC_RING_BYTES);
+}
+
 bool rpc_ring_reader_awake(const struct rpc_ring_in *in)
 {
     return __atomic_load_n(&in->ring->reader, __ATOMIC_SEQ_CST) == RPC_REST_AWAKE;

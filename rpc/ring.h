@@ -85,6 +85,11 @@ enum rpc_ring_first rpc_ring_first(const struct rpc_ring_in *in, uint32_t *out_l
  * for somebody there waits.
  */
 bool rpc_ring_take(struct rpc_ring_in *in, uint8_t *out, uint32_t length);
+/*
+ * Behind all that lies in it now: who takes as far as that is done at some time, however fast the
+ * sender writes.
+ */
+uint64_t rpc_ring_end(const struct rpc_ring_in *in);
 /* Any thread, for what it has done before this: will the reader's loop look before it rests? */
 bool rpc_ring_reader_awake(const struct rpc_ring_in *in);
 /* Look once more before resting. */

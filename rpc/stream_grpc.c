@@ -305,7 +305,11 @@ void rpc_stream_shm_message(struct rpc_stream_grpc *stream)
 
 void rpc_stream_shm_all(struct rpc_stream_grpc *stream)
 {
-    while (stream->shm != NULL && stream->shm->in_open && stream_take(stream)) {
+    uint64_t end =
+        stream->shm != NULL && stream->shm->in_open ? rpc_ring_end(&stream->shm->in) : 0;
+
+    while (stream->shm != NULL && stream->shm->in_open && stream->shm->in.read < end &&
+           stream_take(stream)) {
     }
 }
 

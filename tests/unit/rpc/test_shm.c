@@ -2,13 +2,21 @@
  * Streams through shared memory: that they come about, what goes which way, waking, and a side that
  * lies or stays away.
  */
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fault.h"
+#include "base/fd.h"
 #include "rpc/grpc_int.h"
 #include "tests/harness/test.h"
 #include "tests/unit/rpc/peer.h"
@@ -406,6 +414,92 @@ TEST(where_others_are_in_the_way_the_stream_stays_as_it_was)
     leave(knocks, PL_COUNT(knocks));
     peer_pair_stop(&pair);
     ASSERT_EQ(pair.served.status, PLASMON_OK);
+}
+
+/* ------------------------------------------------------------------------- who never stops */
+
+/* Writes into the client's ring without end, whatever becomes of its stream. */
+struct flood {
+    struct peer_pair *pair;
+    struct rpc_ring_out out;
+    pthread_t thread;
+    bool stop; /* atomic */
+};
+
+static void *flood_main(void *user)
+{
+    struct flood *flood = user;
+
+    while (!__atomic_load_n(&flood->stop, __ATOMIC_RELAXED)) {
+        (void)rpc_ring_put(&flood->out, (const uint8_t *)"", 0);
+    }
+    return NULL;
+}
+
+/* On the client's loop: a mapping that stays when the stream goes. */
+static void flood_map(void *user)
+{
+    struct flood *flood            = user;
+    struct rpc_stream_grpc *stream = grpc_of(&flood->pair->client);
+    uint8_t *memory                = stream->shm->memory;
+    size_t bytes                   = 2 * sizeof(struct rpc_ring);
+    uint8_t *again                 = mremap(memory, 0, bytes, MREMAP_MAYMOVE);
+
+    ASSERT_TRUE(again != MAP_FAILED);
+    flood->out = stream->shm->out;
+    flood->out.ring =
+        (struct rpc_ring *)(void *)(again + ((uint8_t *)stream->shm->out.ring - memory));
+}
+
+static void ring_bell(void *user)
+{
+    struct rpc_stream_grpc *stream = grpc_of(user);
+
+    pl_mutex_lock(&stream->lock);
+    stream->shm->signals |= 1u << RPC_SHM_BELL;
+    rpc_stream_kick_locked(stream);
+    pl_mutex_unlock(&stream->lock);
+}
+
+static void flood_start(struct flood *flood, struct peer_pair *pair)
+{
+    *flood = (struct flood){.pair = pair};
+    peer_run_on(pair->client_loop, flood_map, flood);
+    ASSERT_TRUE(rpc_ring_put(&flood->out, (const uint8_t *)"", 0));
+    ASSERT_EQ(pthread_create(&flood->thread, NULL, flood_main, flood), 0);
+    peer_run_on(pair->client_loop, ring_bell, &pair->client);
+}
+
+static void flood_stop(struct flood *flood)
+{
+    __atomic_store_n(&flood->stop, true, __ATOMIC_RELAXED);
+    ASSERT_EQ(pthread_join(flood->thread, NULL), 0);
+}
+
+/* As long as a head takes for a message: who only writes is always ahead. */
+static void take_time(struct peer_end *end, const uint8_t *bytes, size_t length)
+{
+    uint64_t until_ns = pl_now_ns() + 20000;
+
+    (void)end;
+    (void)bytes;
+    (void)length;
+    while (pl_now_ns() < until_ns) {
+    }
+}
+
+TEST(who_writes_without_end_does_not_keep_his_stream_from_ending)
+{
+    struct peer_pair pair;
+    struct flood flood;
+
+    start_open(&pair, PEER_UNIX);
+    pair.served.on_message = take_time;
+    flood_start(&flood, &pair);
+    rpc_stream_close(pair.client.stream, PLASMON_OK, "");
+    peer_end_wait(&pair.served, &pair.served.closed, 1, 5000);
+    flood_stop(&flood);
+    peer_pair_stop(&pair);
 }
 
 TEST_MAIN()
