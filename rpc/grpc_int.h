@@ -34,6 +34,7 @@ struct rpc_shms {
     struct pl_list list; /* struct rpc_shm, whose turn it is first */
     unsigned count;      /* a server's, also those that do not have it yet */
     unsigned row;        /* messages since gRPC was looked at */
+    unsigned others;     /* events that gRPC may have before it is a ring's turn */
     int epoll;           /* of their sockets; -1: there was none yet */
 };
 
@@ -247,6 +248,7 @@ bool rpc_shms_look(struct rpc_shms *all);
 /* The loop will rest. false: there is something, and it will not. */
 bool rpc_shms_rest(struct rpc_shms *all, enum rpc_rest rest);
 void rpc_shms_rise(struct rpc_shms *all);
+void rpc_shms_pass(struct rpc_shms *all);  /* gRPC has nothing */
 void rpc_shms_drain(struct rpc_shms *all); /* its epoll said that there is something */
 
 /* ----------------------------------------------------------------------------- channels */

@@ -53,7 +53,10 @@
 #define SHM_NAME_BYTES   16u /* of a socket, as the kernel draws it: five digits */
 #define SHM_SIGNAL_BYTES 5u
 #define SHM_CALLERS      4 /* that wait at a socket */
-/* messages in a row before gRPC is looked at: a look costs a system call */
+/*
+ * Messages in a row before gRPC is looked at, which costs a system call; then, while there is
+ * something, as many of its events.
+ */
 #define SHM_ROW       16u
 #define SHM_GATHER_NS UINT64_C(50000)
 
@@ -529,7 +532,11 @@ bool rpc_shms_look(struct rpc_shms *all)
     struct pl_list *pos;
 
     if (all->row == SHM_ROW) {
-        all->row = 0;
+        all->row    = 0;
+        all->others = SHM_ROW;
+    }
+    if (all->others > 0) {
+        all->others--;
         return false;
     }
     pl_list_for_each(pos, &all->list) {
@@ -576,6 +583,11 @@ bool rpc_shms_rest(struct rpc_shms *all, enum rpc_rest rest)
 void rpc_shms_rise(struct rpc_shms *all)
 {
     shms_say(all, RPC_REST_AWAKE);
+}
+
+void rpc_shms_pass(struct rpc_shms *all)
+{
+    all->others = 0;
 }
 
 void rpc_shms_drain(struct rpc_shms *all)

@@ -502,4 +502,61 @@ TEST(who_writes_without_end_does_not_keep_his_stream_from_ending)
     peer_pair_stop(&pair);
 }
 
+#define POSTS 1600u
+
+/* One post after the other, on the server's loop, which counts the messages as well. */
+struct chain {
+    struct peer_pair *pair;
+    unsigned posts;
+    uint64_t before, between; /* messages */
+    bool done;                /* guarded by pair->lock */
+};
+
+static void chain(void *user)
+{
+    struct chain *links = user;
+
+    if (links->posts == 0) {
+        links->before = links->pair->served.messages;
+    }
+    if (links->posts++ < POSTS) {
+        rpc_loop_post(links->pair->server_loop, chain, links);
+        return;
+    }
+    links->between = links->pair->served.messages - links->before;
+    pl_mutex_lock(&links->pair->lock);
+    links->done = true;
+    pl_cond_broadcast(&links->pair->changed);
+    pl_mutex_unlock(&links->pair->lock);
+}
+
+/* What comes by gRPC has as many turns as what comes by rings, and so have posts. */
+TEST(who_writes_without_end_leaves_others_their_turns)
+{
+    struct peer_pair pair;
+    struct flood flood;
+    struct chain links = {.pair = &pair};
+    uint64_t messages;
+
+    start_open(&pair, PEER_UNIX);
+    flood_start(&flood, &pair);
+    do { /* it may be that the server was faster, and sleeps */
+        peer_run_on(pair.client_loop, ring_bell, &pair.client);
+        (void)usleep(1000);
+        pl_mutex_lock(&pair.served.lock);
+        messages = pair.served.messages;
+        pl_mutex_unlock(&pair.served.lock);
+    } while (messages < 1000);
+    rpc_loop_post(pair.server_loop, chain, &links);
+    pl_mutex_lock(&pair.lock);
+    while (!links.done) {
+        pl_cond_wait(&pair.changed, &pair.lock);
+    }
+    pl_mutex_unlock(&pair.lock);
+    printf("# %llu messages beside %u posts\n", (unsigned long long)links.between, POSTS);
+    ASSERT_TRUE(links.between < UINT64_C(4) * POSTS);
+    flood_stop(&flood);
+    peer_pair_stop(&pair);
+}
+
 TEST_MAIN()
