@@ -361,6 +361,23 @@ static void stream_receive_again(struct rpc_late *late)
     rpc_stream_batch_done_unlock(stream);
 }
 
+/*
+ * A client ended its direction: it hears no message any more, and cannot ring when it makes room in
+ * its ring. So what waits for that is not sent.
+ */
+static void stream_heard_end_locked(struct rpc_stream_grpc *stream)
+{
+    if (stream->shm != NULL && stream->shm->out_open) {
+        rpc_queue_drop(&stream->queue);
+    }
+    if (stream->ending == RPC_ENDING_NOT && !stream->over) {
+        /* With OK; whether it was a cancellation comes with the end of the call. */
+        stream_end_locked(stream);
+    } else {
+        rpc_stream_kick_locked(stream);
+    }
+}
+
 static void stream_received(struct rpc_tag *tag, bool ok)
 {
     struct rpc_stream_grpc *stream = pl_container_of(tag, struct rpc_stream_grpc, recv_tag);
@@ -374,9 +391,8 @@ static void stream_received(struct rpc_tag *tag, bool ok)
          * The end of the other direction. A client's status follows by itself; a server ends its
          * own direction.
          */
-        if (stream->server && ok && stream->ending == RPC_ENDING_NOT && !stream->over) {
-            /* With OK; whether it was a cancellation comes with the end of the call. */
-            stream_end_locked(stream);
+        if (stream->server && ok) {
+            stream_heard_end_locked(stream);
         }
         rpc_stream_batch_done_unlock(stream);
         return;

@@ -559,4 +559,53 @@ TEST(who_writes_without_end_leaves_others_their_turns)
     peer_pair_stop(&pair);
 }
 
+/* -------------------------------------------------------------------------------- ends */
+
+/*
+ * The server waits for room and sleeps; the client, which has ended its direction, cannot ring by
+ * gRPC any more when it makes some.
+ */
+TEST(an_end_does_not_wait_for_room_that_nobody_tells_of)
+{
+    static const uint8_t bytes[4000];
+    struct peer_pair pair;
+
+    start_open(&pair, PEER_UNIX);
+    pl_mutex_lock(&pair.client.lock); /* so that its callback does not return */
+    for (unsigned i = 0; i < 100; i++) {
+        ASSERT_OK(peer_send(&pair.served, bytes, sizeof(bytes)));
+    }
+    rpc_stream_close(pair.client.stream, PLASMON_OK, "");
+    (void)usleep(200000); /* the server has heard of the end, and sleeps again */
+    pl_mutex_unlock(&pair.client.lock);
+    peer_end_wait(&pair.client, &pair.client.closed, 1, 5000);
+    peer_end_wait(&pair.served, &pair.served.closed, 1, 5000);
+    ASSERT_EQ(pair.served.status, PLASMON_OK); /* not cancelled after RPC_LINGER_MS */
+    peer_pair_stop(&pair);
+}
+
+/* Both ways, large ones among small ones, and the end at once. */
+TEST(an_end_comes_after_large_messages_and_what_is_behind_them)
+{
+    enum { COUNT = 1000 };
+    static const uint8_t bytes[30000];
+
+    for (unsigned turn = 0; turn < 2; turn++) {
+        struct peer_pair pair;
+        struct peer_end *from, *to;
+
+        start_open(&pair, PEER_UNIX);
+        from = turn % 2 == 0 ? &pair.client : &pair.served;
+        to   = turn % 2 == 0 ? &pair.served : &pair.client;
+        for (unsigned i = 0; i < COUNT; i++) {
+            ASSERT_OK(peer_send(from, bytes, i % 7 == 0 ? sizeof(bytes) : 100));
+        }
+        rpc_stream_close(from->stream, PLASMON_OK, "");
+        peer_end_wait(to, &to->closed, 1, 10000);
+        ASSERT_EQ(to->messages, COUNT + (to == &pair.served ? 1 : 0));
+        ASSERT_EQ(to->status, PLASMON_OK);
+        peer_pair_stop(&pair);
+    }
+}
+
 TEST_MAIN()
