@@ -148,7 +148,8 @@ static plasmon_status_t shm_map(struct rpc_stream_grpc *stream, int memory_fd)
     }
     status = pl_fd_map(memory_fd, sizeof(*memory), 1, &ptr);
     if (status != PLASMON_OK) {
-        return status; /* the socket leaves the epoll when it is closed */
+        (void)epoll_ctl(all->epoll, EPOLL_CTL_DEL, shm->socket, NULL);
+        return status;
     }
     memory        = ptr;
     shm->memory   = memory;
@@ -168,6 +169,9 @@ void rpc_shm_destroy(struct rpc_shm *shm)
     }
     pl_list_remove(&shm->link);
     if (shm->memory != NULL) {
+        /* closing it is not enough where a child that was forked has it as well */
+        (void)epoll_ctl(rpc_loop_shms(shm->stream->base.loop)->epoll, EPOLL_CTL_DEL,
+                        shm->socket, NULL);
         pl_fd_unmap(shm->memory, sizeof(struct shm_memory));
     }
     pl_fd_close(&shm->listener);

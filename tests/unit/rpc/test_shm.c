@@ -608,4 +608,71 @@ TEST(an_end_comes_after_large_messages_and_what_is_behind_them)
     }
 }
 
+/* ---------------------------------------------------------------------------- who forks */
+
+struct socket_of {
+    struct peer_end *end;
+    int socket;
+};
+
+static void find_socket(void *user)
+{
+    struct socket_of *of = user;
+
+    of->socket = grpc_of(of->end)->shm->socket;
+}
+
+static void drain(void *user)
+{
+    struct rpc_shms *all = rpc_loop_shms(user);
+
+    for (unsigned i = 0; i < 10; i++) {
+        rpc_shms_drain(all);
+    }
+}
+
+/* A child holds the socket of a stream that has gone: its number is another descriptor's by now. */
+TEST(a_child_that_was_forked_does_not_make_others_lose_what_they_are_sent)
+{
+    struct peer_pair pair, keeps;
+    struct socket_of of = {.end = &pair.served}, other = {.end = &pair.client};
+    char got[8] = "";
+    int pair_fds[2], fds[2];
+    pid_t child;
+
+    start_open(&pair, PEER_UNIX);
+    start_open(&keeps, PEER_UNIX);
+    peer_run_on(pair.server_loop, find_socket, &of);
+    peer_run_on(pair.client_loop, find_socket, &other);
+    ASSERT_EQ(send(other.socket, "", 1, 0), 1);
+    child = fork();
+    if (child == 0) {
+        for (;;) {
+            (void)pause();
+        }
+    }
+    ASSERT_TRUE(child > 0);
+    rpc_stream_close(pair.client.stream, PLASMON_OK, "");
+    peer_end_wait(&pair.served, &pair.served.closed, 1, 5000);
+    peer_end_wait(&pair.client, &pair.client.closed, 1, 5000);
+    peer_run_on(pair.server_loop, drain, keeps.server_loop); /* `closed` has returned */
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair_fds), 0);
+    for (unsigned i = 0; i < 2; i++) { /* neither has the number that it is about */
+        fds[i] = fcntl(pair_fds[i], F_DUPFD_CLOEXEC, 500);
+        ASSERT_TRUE(fds[i] >= 0);
+        (void)close(pair_fds[i]);
+    }
+    ASSERT_EQ(dup2(fds[0], of.socket), of.socket);
+    ASSERT_EQ(send(fds[1], "mine", 4, 0), 4);
+    peer_run_on(pair.server_loop, drain, pair.server_loop);
+    ASSERT_EQ(recv(of.socket, got, sizeof(got), MSG_DONTWAIT), 4);
+    (void)kill(child, SIGKILL);
+    (void)waitpid(child, NULL, 0);
+    (void)close(of.socket);
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+    peer_pair_stop(&pair);
+    peer_pair_stop(&keeps);
+}
+
 TEST_MAIN()
