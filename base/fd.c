@@ -99,6 +99,13 @@ bool pl_fd_holds(int fd, uint64_t bytes)
            (uint64_t)about.st_size >= bytes;
 }
 
+bool pl_fd_keeps(int fd, uint64_t bytes)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+
+    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && pl_fd_holds(fd, bytes);
+}
+
 plasmon_status_t pl_fd_map(int fd, size_t bytes, int writable, void **out_ptr)
 {
     void *ptr;

@@ -28,6 +28,8 @@ void pl_fd_raise(int fd);
 bool pl_fd_lower(int fd);
 /* Does the file hold so many bytes? Who maps one that is shorter than its giver says dies of SIGBUS. */
 bool pl_fd_holds(int fd, uint64_t bytes);
+/* And will it for ever, whatever its giver does? It is sealed. */
+bool pl_fd_keeps(int fd, uint64_t bytes);
 plasmon_status_t pl_fd_map(int fd, size_t bytes, int writable,
                            void **out_ptr) PL_MUST_CHECK;
 /*

@@ -137,7 +137,7 @@ static plasmon_status_t shm_map(struct rpc_stream_grpc *stream, int memory_fd)
     plasmon_status_t status;
     void *ptr;
 
-    if (!pl_fd_holds(memory_fd, sizeof(*memory))) {
+    if (!pl_fd_keeps(memory_fd, sizeof(*memory))) {
         return PLASMON_EMALFORMED;
     }
     if (all->epoll < 0) {

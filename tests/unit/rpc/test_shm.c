@@ -675,4 +675,49 @@ TEST(a_child_that_was_forked_does_not_make_others_lose_what_they_are_sent)
     peer_pair_stop(&keeps);
 }
 
+/* ------------------------------------------------------------------- a server that lies */
+
+static bool has_said_come(void *user)
+{
+    struct rpc_stream_grpc *stream = grpc_of(user);
+    bool said;
+
+    pl_mutex_lock(&stream->lock);
+    said = stream->shm != NULL && stream->shm->signals == 0;
+    pl_mutex_unlock(&stream->lock);
+    return said;
+}
+
+/* The server's memory, on its way to the client, is replaced by some that could be shortened. */
+TEST(memory_that_could_be_shortened_is_not_mapped)
+{
+    size_t bytes    = 2 * sizeof(struct rpc_ring);
+    int memory_fd   = memfd_create("shrinks", MFD_CLOEXEC);
+    char nothing[8] = "";
+    struct question question;
+    struct peer_pair pair;
+
+    ASSERT_EQ(ftruncate(memory_fd, (off_t)bytes), 0);
+    peer_pair_start(&pair, PEER_UNIX, &(struct peer_options){.client_waits = true});
+    pair.served.on_message = peer_echo;
+    peer_pair_open(&pair);
+    rpc_loop_drive(pair.client_loop, has_said_come, &pair.client);
+    question = (struct question){.end = &pair.served};
+    while (!question.mapped) {
+        peer_run_on(pair.server_loop, ask, &question);
+    }
+    ASSERT_EQ(recv(grpc_of(&pair.client)->shm->socket, nothing, sizeof(nothing), 0), 1);
+    ASSERT_OK(pl_fd_send(grpc_of(&pair.served)->shm->socket, "", 1, &memory_fd, 1));
+    ASSERT_OK(rpc_loop_start(pair.client_loop, "client"));
+    for (unsigned i = 0; i < 20; i++) {
+        ASSERT_OK(peer_send(&pair.client, "x", 1));
+        peer_end_wait(&pair.client, &pair.client.messages, i + 1, 5000);
+    }
+    question = (struct question){.end = &pair.client};
+    peer_run_on(pair.client_loop, ask, &question);
+    ASSERT_TRUE(!question.mapped);
+    (void)close(memory_fd);
+    peer_pair_stop(&pair);
+}
+
 TEST_MAIN()
