@@ -139,6 +139,4 @@ bool rpc_ring_reader_awake(const struct rpc_ring_in *in)
 void rpc_ring_rest(struct rpc_ring_in *in, enum rpc_rest rest)
 {
     __atomic_store_n(&in->ring->reader, (uint32_t)rest, __ATOMIC_SEQ_CST);
-    if (rest != RPC_REST_AWAKE) {
-    }
 }

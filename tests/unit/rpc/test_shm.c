@@ -720,4 +720,50 @@ TEST(memory_that_could_be_shortened_is_not_mapped)
     peer_pair_stop(&pair);
 }
 
+/* ------------------------------------------------------------------ when there is nothing left */
+
+static unsigned descriptors(void)
+{
+    DIR *list      = opendir("/proc/self/fd");
+    unsigned count = 0;
+
+    ASSERT_NOT_NULL(list);
+    while (readdir(list) != NULL) {
+        count++;
+    }
+    (void)closedir(list);
+    return count;
+}
+
+static void check_stays(const char *fault, unsigned nth)
+{
+    struct peer_pair pair;
+
+    peer_pair_start(&pair, PEER_UNIX, NULL);
+    pair.served.on_message = peer_echo;
+    pl_fault_arm(fault, nth);
+    peer_pair_open(&pair);
+    for (unsigned i = 0; i < 20; i++) {
+        ASSERT_OK(peer_send(&pair.client, "x", 1));
+        peer_end_wait(&pair.client, &pair.client.messages, i + 1, 5000);
+    }
+    ASSERT_TRUE(pl_fault_disarm() == 1);
+    ASSERT_TRUE(!is_open(pair.client_loop, &pair.client));
+    ASSERT_TRUE(!is_open(pair.server_loop, &pair.served));
+    peer_pair_stop(&pair);
+    ASSERT_EQ(pair.served.status, PLASMON_OK);
+}
+
+TEST(where_there_is_no_memory_the_stream_stays_as_it_was)
+{
+    unsigned before;
+
+    check_stays("fd.memfd", 0); /* what gRPC opens once is open from now on */
+    before = descriptors();
+    check_stays("fd.memfd", 0);
+    check_stays("fd.map", 0); /* the server's */
+    check_stays("fd.map", 1); /* the client's */
+    ASSERT_EQ(descriptors(), before);
+}
+
 TEST_MAIN()
