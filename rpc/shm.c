@@ -356,9 +356,6 @@ static plasmon_status_t client_come(struct rpc_stream_grpc *stream)
     int memory_fd  = -1;
     plasmon_status_t status;
 
-    if (stream->shm->memory != NULL) {
-        return PLASMON_EMALFORMED;
-    }
     status = pl_fd_recv(stream->shm->socket, nothing, &length, &memory_fd, &count);
     if (status == PLASMON_OK) {
         status = count == 1 ? shm_map(stream, memory_fd) : PLASMON_EMALFORMED;
@@ -369,8 +366,14 @@ static plasmon_status_t client_come(struct rpc_stream_grpc *stream)
 
 static void shm_come(struct rpc_stream_grpc *stream)
 {
-    plasmon_status_t status = stream->server ? server_come(stream) : client_come(stream);
+    plasmon_status_t status;
 
+    if (stream->shm->memory != NULL) { /* what lies in the rings is not to be given up */
+        rpc_stream_close(&stream->base, PLASMON_EMALFORMED,
+                         "it came to its shared memory a second time");
+        return;
+    }
+    status = stream->server ? server_come(stream) : client_come(stream);
     pl_mutex_lock(&stream->lock);
     if (status != PLASMON_OK) {
         shm_give_up_locked(stream, pl_status_text(status));

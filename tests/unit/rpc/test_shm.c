@@ -301,6 +301,27 @@ TEST(who_writes_rubbish_loses_his_stream_and_only_that)
     peer_pair_stop(&other);
 }
 
+static void come_again(void *user)
+{
+    struct rpc_stream_grpc *stream = grpc_of(user);
+
+    pl_mutex_lock(&stream->lock);
+    stream->shm->signals |= 1u << RPC_SHM_COME;
+    rpc_stream_kick_locked(stream);
+    pl_mutex_unlock(&stream->lock);
+}
+
+TEST(who_comes_a_second_time_loses_his_stream)
+{
+    struct peer_pair pair;
+
+    start_open(&pair, PEER_UNIX);
+    peer_run_on(pair.client_loop, come_again, &pair.client);
+    peer_end_wait(&pair.client, &pair.client.closed, 1, 5000);
+    ASSERT_STATUS(pair.client.status, PLASMON_EMALFORMED);
+    peer_pair_stop(&pair);
+}
+
 /* A message by gRPC that has no place in the ring: its sender has forgotten what he switched to. */
 static void forget(void *user)
 {
