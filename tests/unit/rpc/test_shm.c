@@ -756,6 +756,60 @@ static unsigned descriptors(void)
     return count;
 }
 
+struct counting {
+    struct rpc_loop *loop;
+    unsigned set; /* 0: only look */
+    unsigned count;
+};
+
+static void count_on(void *user)
+{
+    struct counting *counting = user;
+    struct rpc_shms *all      = rpc_loop_shms(counting->loop);
+
+    counting->count = all->count;
+    if (counting->set != 0) {
+        all->count = counting->set;
+    }
+}
+
+TEST(one_stream_too_many_stays_as_it_was_and_the_next_one_is_not)
+{
+    struct peer_pair pair;
+    struct counting counting;
+
+    peer_pair_start(&pair, PEER_UNIX, NULL);
+    pair.served.on_message = peer_echo;
+    counting = (struct counting){.loop = pair.server_loop, .set = RPC_SHMS_MAX};
+    peer_run_on(pair.server_loop, count_on, &counting);
+    ASSERT_EQ(counting.count, 0);
+    peer_pair_open(&pair);
+    for (unsigned i = 0; i < 20; i++) {
+        ASSERT_OK(peer_send(&pair.client, "x", 1));
+        peer_end_wait(&pair.client, &pair.client.messages, i + 1, 5000);
+    }
+    ASSERT_NULL(grpc_of(&pair.client)->shm);
+    rpc_stream_close(pair.client.stream, PLASMON_OK, "");
+    peer_end_wait(&pair.client, &pair.client.closed, 1, 5000);
+    peer_end_wait(&pair.served, &pair.served.closed, 1, 5000);
+
+    counting.set = RPC_SHMS_MAX - 1;
+    peer_run_on(pair.server_loop, count_on, &counting);
+    ASSERT_EQ(counting.count, RPC_SHMS_MAX);
+    pair.client.closed = pair.served.closed = 0;
+    pair.served.messages                    = 0;
+    pair.served.on_message                  = NULL;
+    peer_pair_open(&pair);
+    wait_open(&pair);
+    rpc_stream_close(pair.client.stream, PLASMON_OK, "");
+    peer_end_wait(&pair.served, &pair.served.closed, 1, 5000);
+    counting.set = 0;
+    peer_run_on(pair.server_loop, count_on, &counting); /* behind the end of the stream */
+    ASSERT_EQ(counting.count, RPC_SHMS_MAX - 1);
+    peer_end_wait(&pair.client, &pair.client.closed, 1, 5000);
+    peer_pair_stop(&pair);
+}
+
 static void check_stays(const char *fault, unsigned nth)
 {
     struct peer_pair pair;
