@@ -182,6 +182,7 @@ TEST(an_end_comes_after_what_is_in_the_ring_and_queued_behind_it)
     peer_end_wait(&pair.served, &pair.served.closed, 1, 10000);
     ASSERT_EQ(pair.served.messages, COUNT + 1);
     ASSERT_EQ(pair.served.status, PLASMON_OK);
+    peer_end_wait(&pair.client, &pair.client.closed, 1, 10000);
     peer_pair_stop(&pair);
 }
 
@@ -519,6 +520,7 @@ TEST(who_writes_without_end_does_not_keep_his_stream_from_ending)
     rpc_stream_close(pair.client.stream, PLASMON_OK, "");
     peer_end_wait(&pair.served, &pair.served.closed, 1, 5000);
     flood_stop(&flood);
+    peer_end_wait(&pair.client, &pair.client.closed, 1, 5000);
     peer_pair_stop(&pair);
 }
 
@@ -624,6 +626,7 @@ TEST(an_end_comes_after_large_messages_and_what_is_behind_them)
         peer_end_wait(to, &to->closed, 1, 10000);
         ASSERT_EQ(to->messages, COUNT + (to == &pair.served ? 1 : 0));
         ASSERT_EQ(to->status, PLASMON_OK);
+        peer_end_wait(from, &from->closed, 1, 10000);
         peer_pair_stop(&pair);
     }
 }
