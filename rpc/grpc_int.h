@@ -184,7 +184,10 @@ void rpc_stream_server_finish(struct rpc_stream_grpc *stream);
 /* From look(), on the loop's thread: the ring holds a message, or room for what waits. */
 void rpc_stream_shm_message(struct rpc_stream_grpc *stream);
 void rpc_stream_shm_room(struct rpc_stream_grpc *stream);
-/* All messages that are in the ring now, before one that gRPC brought and before the end. Loop's thread. */
+/*
+ * All messages that are in the ring now, before one that gRPC brought and before the end. Loop's
+ * thread.
+ */
 void rpc_stream_shm_all(struct rpc_stream_grpc *stream);
 
 /* -------------------------------------------------------------------------------- shm.c */
