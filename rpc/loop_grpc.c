@@ -50,7 +50,7 @@ static enum rpc_step loop_grpc_step(struct rpc_loop *base, uint64_t deadline_ns)
     tag = event.tag;
     if (event.type != GRPC_OP_COMPLETE) {
         rpc_shms_pass(&loop->shms);
-        return RPC_STEP_TIMEOUT;
+        return rpc_shms_look(&loop->shms) ? RPC_STEP_EVENT : RPC_STEP_TIMEOUT;
     }
     if (tag == &loop->wake_tag) {
         return RPC_STEP_WAKE;
