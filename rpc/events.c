@@ -7,10 +7,16 @@
 #include "rpc/grpc_int.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "base/fd.h"
 
 #define EPOLL_NAME "anon_inode:[eventpoll]"
 #define EPOLLS_MAX 64u
@@ -91,12 +97,87 @@ void rpc_events_init(void)
     (void)pthread_mutex_unlock(&events_lock);
 }
 
+/* ----------------------------------------------------------------------------- its end */
+
+/* A copy of the eventfd that the epoll descriptor waits for, which wakes who waits there; -1: none. */
+static int wakeup_of(int epoll)
+{
+    char line[128], path[64];
+    int target, fd = -1;
+    FILE *file = NULL;
+
+    (void)snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", epoll);
+    file = fopen(path, "re");
+    while (file != NULL && fd < 0 && fgets(line, sizeof(line), file) != NULL) {
+        char name[64] = "";
+
+        if (sscanf(line, "tfd: %d", &target) == 1) {
+            (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", target);
+            if (readlink(path, name, sizeof(name) - 1) > 0 &&
+                strcmp(name, "anon_inode:[eventfd]") == 0) {
+                fd = fcntl(target, F_DUPFD_CLOEXEC, 0);
+            }
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return fd;
+}
+
+struct rouser {
+    pthread_t thread;
+    int wakeup;
+    bool done; /* atomic */
+};
+
+static void *rouse(void *user)
+{
+    static const struct timespec pause = {.tv_nsec = 2000000};
+    struct rouser *rouser              = user;
+
+    while (!__atomic_load_n(&rouser->done, __ATOMIC_ACQUIRE)) {
+        (void)nanosleep(&pause, NULL);
+        pl_fd_raise(rouser->wakeup);
+    }
+    return NULL;
+}
+
+/*
+ * A thread of gRPC's that helped with a write which did not fit into its socket waits for sockets
+ * 10 s at a time, also when the write is over, and the end of gRPC waits for it. So who waits there
+ * is woken until all have gone.
+ */
+static void shut_down(int epoll)
+{
+    struct rouser rouser = {.wakeup = epoll >= 0 ? wakeup_of(epoll) : -1};
+    sigset_t all, before;
+    bool rouses;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all,
+                          &before); /* signals go to those who wait for them */
+    rouses =
+        rouser.wakeup >= 0 && pthread_create(&rouser.thread, NULL, rouse, &rouser) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+
+    grpc_shutdown();
+    if (rouses) {
+        __atomic_store_n(&rouser.done, true, __ATOMIC_RELEASE);
+        (void)pthread_join(rouser.thread, NULL);
+        (void)pl_fd_lower(rouser.wakeup); /* gRPC may keep it for the next time */
+    }
+    pl_fd_close(&rouser.wakeup);
+}
+
 void rpc_events_finish(void)
 {
     (void)pthread_mutex_lock(&events_lock);
-    if (--events_users == 0) {
+    if (--events_users > 0) {
+        grpc_shutdown();
+    } else {
         __atomic_store_n(&events_fd, -1, __ATOMIC_RELAXED);
+        shut_down(events_last);
     }
-    grpc_shutdown();
     (void)pthread_mutex_unlock(&events_lock);
 }
