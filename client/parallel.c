@@ -7,12 +7,12 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "base/copy.h"
+#include "base/thread.h"
 
 struct part {
     void (*fn)(void *user, uint32_t index);
@@ -52,17 +52,12 @@ static void *part_run(void *user)
 void parallel_run(uint32_t threads, void (*fn)(void *user, uint32_t index), void *user)
 {
     struct part parts[PARALLEL_THREADS_MAX];
-    sigset_t all, before;
 
     PL_CHECK(threads >= 1 && threads <= PARALLEL_THREADS_MAX);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all,
-                          &before); /* cannot fail with these arguments */
     for (uint32_t i = 1; i < threads; i++) {
         parts[i]         = (struct part){.fn = fn, .user = user, .index = i};
-        parts[i].started = pthread_create(&parts[i].thread, NULL, part_run, &parts[i]) == 0;
+        parts[i].started = pl_thread_start(&parts[i].thread, part_run, &parts[i]) == 0;
     }
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 
     fn(user, 0);
     for (uint32_t i = 1; i < threads; i++) {

@@ -26,7 +26,6 @@
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +39,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "head/metrics_request.h"
 #include "wire/metrics.h"
 #include "wire/wire.h"
@@ -600,19 +600,6 @@ static plasmon_status_t open_listener(struct head_metrics *metrics, struct pl_er
     return PLASMON_OK;
 }
 
-/* Signals are for other threads. */
-static bool thread_start(struct head_metrics *metrics)
-{
-    sigset_t all, before;
-    int error;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&metrics->thread, NULL, listener, metrics);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error == 0;
-}
-
 plasmon_status_t head_metrics_create(const struct head_metrics_config *config,
                                      struct head_metrics **out_metrics, struct pl_err *err)
 {
@@ -642,7 +629,7 @@ plasmon_status_t head_metrics_create(const struct head_metrics_config *config,
     if (status != PLASMON_OK) {
         goto err_close_wake;
     }
-    if (!thread_start(metrics)) {
+    if (pl_thread_start(&metrics->thread, listener, metrics) != 0) {
         status = pl_err_set(err, PLASMON_ENOMEM, "cannot start a thread");
         goto err_close_listener;
     }

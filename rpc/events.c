@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "base/thread.h"
 
 #define EPOLL_NAME "anon_inode:[eventpoll]"
 #define EPOLLS_MAX 64u
@@ -151,15 +151,8 @@ static void *rouse(void *user)
 static void shut_down(int epoll)
 {
     struct rouser rouser = {.wakeup = epoll >= 0 ? wakeup_of(epoll) : -1};
-    sigset_t all, before;
-    bool rouses;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all,
-                          &before); /* signals go to those who wait for them */
-    rouses =
-        rouser.wakeup >= 0 && pthread_create(&rouser.thread, NULL, rouse, &rouser) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    bool rouses =
+        rouser.wakeup >= 0 && pl_thread_start(&rouser.thread, rouse, &rouser) == 0;
 
     grpc_shutdown();
     if (rouses) {

@@ -22,13 +22,13 @@
 #include "rpc/rpc_int.h"
 
 #include <assert.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/linger.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #define LOOP_BURST_EVENTS 64u
 /* as long as it takes until who waits has it anyhow */
@@ -384,16 +384,12 @@ static void *loop_main(void *user)
 
 plasmon_status_t rpc_loop_start(struct rpc_loop *loop, const char *thread_name)
 {
-    sigset_t all, before;
     int error;
 
     assert(!loop->started);
 
     (void)snprintf(loop->thread_name, sizeof(loop->thread_name), "%s", thread_name);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&loop->thread, NULL, loop_main, loop);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    error = pl_thread_start(&loop->thread, loop_main, loop);
     if (error != 0) {
         pl_error("rpc", "cannot start the thread %s: error %d", thread_name, error);
         return PLASMON_ENOMEM;

@@ -44,7 +44,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -58,6 +57,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "rpc/grpc_int.h"
 
 #define LISTENERS      32u
@@ -588,7 +588,6 @@ static void *room_main(void *user)
 static plasmon_status_t room_start_locked(void)
 {
     struct epoll_event event = {.events = EPOLLIN};
-    sigset_t all, before;
     int error;
 
     pl_list_init(&room.waiting);
@@ -600,10 +599,7 @@ static plasmon_status_t room_start_locked(void)
         error = errno;
     } else {
         room.servers = 1; /* it ends when there is none */
-        (void)sigfillset(&all);
-        (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* they are for others */
-        error = pthread_create(&room.thread, NULL, room_main, NULL);
-        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+        error        = pl_thread_start(&room.thread, room_main, NULL);
     }
     if (error != 0) {
         room.servers = 0;

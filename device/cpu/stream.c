@@ -15,9 +15,9 @@
 #include "device/cpu/ops.h"
 
 #include "base/alloc.h"
+#include "base/thread.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -50,18 +50,11 @@ static void *stream_thread(void *user)
 
 /* ------------------------------------------------------------------------------ streams */
 
-/* The thread takes no signals: they are for the threads of whoever uses the device. */
 static plasmon_status_t stream_start(struct device_cpu_stream *stream, unsigned number)
 {
+    int error = pl_thread_start(&stream->thread, stream_thread, stream);
     char name[16];
-    sigset_t all;
-    sigset_t before;
-    int error;
 
-    (void)sigfillset(&all); /* cannot fail on a valid pointer, like the next two */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&stream->thread, NULL, stream_thread, stream);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
         return error == EAGAIN ? PLASMON_ENOMEM : pl_status_from_errno(error);
     }

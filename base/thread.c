@@ -1,0 +1,15 @@
+#include "thread.h"
+
+#include <signal.h>
+
+int pl_thread_start(pthread_t *out_thread, void *(*run)(void *user), void *user)
+{
+    sigset_t all, before;
+    int error;
+
+    (void)sigfillset(&all); /* cannot fail with these arguments, nor can the other two */
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(out_thread, NULL, run, user);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}

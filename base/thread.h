@@ -1,0 +1,13 @@
+/* Threads of ours within programs of others. */
+#ifndef BASE_THREAD_H
+#define BASE_THREAD_H
+
+#include <pthread.h>
+
+/*
+ * A thread that takes no signals, not even in its first moment: they are for the program's own. 0,
+ * or the error of pthread_create().
+ */
+int pl_thread_start(pthread_t *out_thread, void *(*run)(void *user), void *user);
+
+#endif
