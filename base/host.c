@@ -15,33 +15,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int boot_id_read(char out[64])
+bool pl_boot_id(char out[PL_BOOT_ID_BYTES])
 {
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t length;
+    int fd         = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd >= 0 ? read(fd, out, PL_BOOT_ID_BYTES - 1) : 0;
 
-    if (fd < 0) {
-        return 0;
+    if (fd >= 0) {
+        (void)close(fd);
     }
-    length = read(fd, out, 63);
-    (void)close(fd);
-    if (length <= 0) {
-        return 0;
-    }
-    out[length]               = '\0';
-    out[strcspn(out, "\r\n")] = '\0';
-    return 1;
+    out[length > 0 ? length : 0] = '\0';
+    out[strcspn(out, "\r\n")]    = '\0';
+    return length > 0;
 }
 
 const char *pl_host_id(char out[PL_HOST_ID_BYTES])
 {
-    char boot_id[64];
+    char boot_id[PL_BOOT_ID_BYTES];
     char link[64] = "";
     /* "pid:[1234]" */
     ssize_t length = readlink("/proc/self/ns/pid", link, sizeof(link) - 1);
     unsigned long space;
 
-    if (!boot_id_read(boot_id) || length <= 0 || sscanf(link, "pid:[%lu]", &space) != 1) {
+    if (!pl_boot_id(boot_id) || length <= 0 || sscanf(link, "pid:[%lu]", &space) != 1) {
         char name[64] = "";
 
         (void)gethostname(name, sizeof(name) - 1);

@@ -10,6 +10,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Drawn by the kernel when it boots. false, and "": /proc does not tell. */
+#define PL_BOOT_ID_BYTES 64
+bool pl_boot_id(char out[PL_BOOT_ID_BYTES]);
+
 #define PL_HOST_ID_BYTES 96
 
 /*

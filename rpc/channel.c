@@ -340,11 +340,6 @@ static grpc_op metadata_op(struct rpc_channel *channel, bool wait_for_ready)
     return op;
 }
 
-grpc_op rpc_channel_unary_metadata_op(struct rpc_channel *channel, bool wait_for_ready)
-{
-    return metadata_op(channel, wait_for_ready);
-}
-
 grpc_op rpc_channel_stream_metadata_op(struct rpc_channel *channel)
 {
     grpc_op op = metadata_op(channel, true);
@@ -399,12 +394,9 @@ static void unary_run(struct channel_unary *unary, struct rpc_channel *channel,
 {
     grpc_byte_buffer *bytes = rpc_bytes_of_buffer(buffer);
     grpc_op ops[6]          = {
-                 rpc_channel_unary_metadata_op(channel, wait_for_ready),
-                 {.op = GRPC_OP_SEND_MESSAGE},
-                 {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
-                 {.op = GRPC_OP_RECV_INITIAL_METADATA},
-                 {.op = GRPC_OP_RECV_MESSAGE},
-                 {.op = GRPC_OP_RECV_STATUS_ON_CLIENT},
+                 metadata_op(channel, wait_for_ready),   {.op = GRPC_OP_SEND_MESSAGE},
+                 {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT}, {.op = GRPC_OP_RECV_INITIAL_METADATA},
+                 {.op = GRPC_OP_RECV_MESSAGE},           {.op = GRPC_OP_RECV_STATUS_ON_CLIENT},
     };
     grpc_call_error error;
 

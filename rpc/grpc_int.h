@@ -215,8 +215,8 @@ struct rpc_shm {
     bool out_open;    /* messages go there */
     unsigned signals; /* bits of rpc_shm_signal: to be sent by gRPC */
 };
-void rpc_shm_destroy(
-    struct rpc_shm *shm); /* loop's thread, or none runs it; NULL is fine */
+/* Loop's thread, or none runs it; NULL is fine. */
+void rpc_shm_destroy(struct rpc_shm *shm);
 /* Client, in the call's first metadata; false: not here. */
 bool rpc_shm_ask(grpc_metadata *out);
 /*
@@ -277,12 +277,11 @@ void rpc_channel_refresh(struct rpc_channel *channel);
 /* EAUTH: one side does not trust the other, and why. OK: that is not it. Blocks, at most for timeout_ms. */
 plasmon_status_t rpc_channel_mistrust(struct rpc_channel *channel, uint32_t timeout_ms,
                                       struct pl_err *err);
-/* A call for `path`, and the op that sends its first metadata. */
+/* A call for `path`; below, the op that sends its first metadata. */
 grpc_call *rpc_channel_call(struct rpc_channel *channel, grpc_completion_queue *queue,
                             const char *path, gpr_timespec deadline);
-/* Of a stream; of a unary call that waits for a connection, or does not. */
+/* Of a stream, which waits for a connection. */
 grpc_op rpc_channel_stream_metadata_op(struct rpc_channel *channel);
-grpc_op rpc_channel_unary_metadata_op(struct rpc_channel *channel, bool wait_for_ready);
 /*
  * Why is there no connection? Tells one that is silent from one that is not there, and asks the
  * core; blocks for some tenths of a second.

@@ -173,8 +173,7 @@ struct rpc_channel_config {
     const char *token;        /* NULL: none */
     size_t message_bytes_max; /* 0: 8 MiB */
     struct trust_source *tls; /* NULL: in the clear. Lent until the channel is destroyed */
-    bool
-        by_socket; /* all by gRPC; otherwise its streams within a host go through shared memory */
+    bool by_socket;           /* its streams never go through shared memory */
 };
 plasmon_status_t rpc_channel_create(struct rpc_loop *loop,
                                     const struct rpc_channel_config *config,

@@ -47,6 +47,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/host.h"
 #include "base/log.h"
 
 #define SHM_KEY          "plasmon-shm"
@@ -75,21 +76,11 @@ static char shm_host[96]; /* "": there is no shared memory here */
 static void shm_host_read(void)
 {
     const char *wanted = getenv("PLASMON_SHM");
-    char boot[64]      = "";
-    FILE *file         = NULL;
+    char boot[PL_BOOT_ID_BYTES];
     struct stat net;
 
-    if (wanted != NULL && strcmp(wanted, "0") == 0) {
-        return;
-    }
-    file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (file != NULL) {
-        if (fscanf(file, "%63[0-9a-f-]", boot) != 1) {
-            boot[0] = '\0';
-        }
-        (void)fclose(file);
-    }
-    if (boot[0] != '\0' && stat("/proc/self/ns/net", &net) == 0) {
+    if ((wanted == NULL || strcmp(wanted, "0") != 0) && pl_boot_id(boot) &&
+        stat("/proc/self/ns/net", &net) == 0) {
         (void)snprintf(shm_host, sizeof(shm_host), "%s/%llu", boot,
                        (unsigned long long)net.st_ino);
     }
@@ -327,9 +318,6 @@ static plasmon_status_t server_come(struct rpc_stream_grpc *stream)
     int memory_fd       = -1;
     plasmon_status_t status;
 
-    if (shm->listener < 0) {
-        return PLASMON_EMALFORMED; /* it has come before */
-    }
     shm->socket = shm_take_caller(shm);
     pl_fd_close(&shm->listener);
     if (shm->socket < 0) {
