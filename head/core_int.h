@@ -178,9 +178,8 @@ struct head_core {
     struct head_lookahead lookahead;
     uint32_t cut_finely; /* so many large pieces are, next (move_launch.c) */
     uint64_t plan;       /* number of the call that is being planned: head_buffer.kept */
-    uint64_t
-        in_turns; /* of plan: there is no room for all that this call reads at once (spill.c) */
-    struct pl_map ways;         /* from and to -> head_way */
+    uint64_t in_turns;   /* plan of a call whose reads do not fit at once */
+    struct pl_map ways;  /* from and to -> head_way */
     struct pl_list hosts_apart; /* head_hosts_apart.link (reach.c) */
     struct pl_map pairs;        /* src and dst -> head_pair */
     uint64_t pair_uses;         /* of teams, too */

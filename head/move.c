@@ -607,16 +607,18 @@ struct head_buffer *head_move_read(struct head_core *core, struct head_array *ar
                                    bool exact, struct head_failure **out_failure)
 {
     const struct head_fragment *fragment;
-    bool at_once = head_spill_at_once(core, array, box, device);
-    struct head_buffer *buffer;
+    struct head_buffer *buffer = head_move_common(array, box, device, false);
+    bool at_once = buffer != NULL || head_spill_at_once(core, array, box, device);
 
     if (at_once) {
         head_spill_keep(core, array, box);
     }
-    if (at_once && !head_spill_bring(core, array, box, device, out_failure)) {
-        return NULL;
+    if (at_once && buffer == NULL) {
+        if (!head_spill_bring(core, array, box, device, out_failure)) {
+            return NULL;
+        }
+        buffer = head_move_common(array, box, device, false);
     }
-    buffer = head_move_common(array, box, device, false);
     if (buffer != NULL && (!exact || pl_box_equal(&buffer->frame, box))) {
         head_buffer_hold(buffer);
         return buffer;
