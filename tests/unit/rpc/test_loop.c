@@ -151,11 +151,14 @@ static uint64_t idles_in_a_burst(int kind, bool many)
     return idles;
 }
 
-TEST(idle_comes_soon_in_a_burst_unless_many_things_are_under_way)
+/* In one of 2 ms or more. */
+TEST(idle_comes_soon_in_a_burst_and_later_with_many_things_under_way)
 {
     for (int kind = 0; kind < 2; kind++) {
-        ASSERT_TRUE(idles_in_a_burst(kind, false) >= 10);
-        ASSERT_TRUE(idles_in_a_burst(kind, true) <= 1);
+        uint64_t few = idles_in_a_burst(kind, false), many = idles_in_a_burst(kind, true);
+
+        ASSERT_TRUE(few >= 10);
+        ASSERT_TRUE(many >= 4 && many <= few);
     }
 }
 
