@@ -448,7 +448,22 @@ static plasmon_status_t answers_take(struct sender *sender)
     return status;
 }
 
-/* All of it, while answers to what went before come in. */
+/* Somebody else listens there by now, or nobody is to be sent anything. */
+static bool news_there(const struct sender *sender)
+{
+    struct bulk_out *out = sender->out;
+    bool there;
+
+    pl_mutex_lock(&out->lock);
+    there = out->gone || out->endpoint_version != sender->endpoint_version;
+    pl_mutex_unlock(&out->lock);
+    return there;
+}
+
+/*
+ * All of it, while answers to what went before come in. Who takes nothing and says that its device
+ * has not made room may do so for ever: one that the head has given up is not waited for.
+ */
 static plasmon_status_t write_all(struct sender *sender, const void *data, size_t bytes)
 {
     const uint8_t *from     = data;
@@ -464,7 +479,7 @@ static plasmon_status_t write_all(struct sender *sender, const void *data, size_
             status = bulk_link_wait(&sender->link, POLLOUT | POLLIN, LOOK_MS);
             status = status == PLASMON_EAGAIN ? PLASMON_OK : status;
             if (status == PLASMON_OK) {
-                status = answers_take(sender);
+                status = news_there(sender) ? PLASMON_ECLOSED : answers_take(sender);
             }
         }
     }

@@ -552,6 +552,28 @@ TEST(a_peer_that_is_given_up_holds_up_neither_half)
     host_close(&b);
 }
 
+/* Its ring is full, so it answers that it waits, for ever: a half of a chunk is on its way to it. */
+TEST(nor_does_one_that_is_given_up_while_it_waits_for_its_device)
+{
+    uint64_t until_ns = pl_now_ns() + UINT64_C(60000000000);
+    struct host a, b;
+
+    host_open(&a, 0, LARGE);
+    host_open(&b, 1, LARGE);
+    ASSERT_OK(transfer_bulk_peer(a.bulk, 1, &b.endpoint));
+    send_half(&a, 1, 0, LARGE);
+    while (__atomic_load_n(&b.ring.timeline->stage_ready[STORE_STAGE_SLOTS - 1].value,
+                           __ATOMIC_ACQUIRE) == 0) {
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        pl_cpu_relax();
+    }
+    (void)poll(NULL, 0, 300); /* as much of the next one as the sockets hold */
+    ASSERT_OK(transfer_bulk_gone(a.bulk, 1));
+    finish_half(&a);
+    host_close(&a);
+    host_close(&b);
+}
+
 TEST(nobody_waits_for_ever_for_a_peer_that_was_never_there)
 {
     struct transfer_bulk_endpoint nobody = {.address = "127.0.0.1:1"};
