@@ -44,12 +44,32 @@ struct head_device *head_device_at(const struct head_core *core, uint32_t index)
 
 /* -------------------------------------------------------------------------------- slots */
 
+/*
+ * Each head begins elsewhere, and with each number of a device: who was told by another one where
+ * something lies must not find what we put there (a process that was stopped in between, say).
+ */
+uint32_t head_device_generation_none(const struct head_core *core,
+                                     const struct head_device *device)
+{
+    uint32_t random = (uint32_t)(core->epoch >> 32);
+
+    return random == 0 ? 0 : (random + device->index * 0x9e3779b9u) >> 10;
+}
+
+static void slot_push(const struct head_core *core, struct head_device *device)
+{
+    uint32_t *generation = pl_vec_push(&device->generations);
+
+    PL_CHECK(generation != NULL);
+    *generation = head_device_generation_none(core, device);
+    device->slot_next++;
+}
+
 uint64_t head_device_slot_take(struct head_core *core, struct head_device *device)
 {
     uint32_t slot;
     uint32_t *generation;
 
-    (void)core;
     if (device->resting.count - device->resting_first > HEAD_SLOTS_RESTING_MIN ||
         (device->slot_next >= HEAD_SLOTS_MAX &&
          device->resting.count > device->resting_first)) {
@@ -64,9 +84,8 @@ uint64_t head_device_slot_take(struct head_core *core, struct head_device *devic
             device->resting_first = 0;
         }
     } else if (device->slot_next < HEAD_SLOTS_MAX) {
-        slot       = device->slot_next++;
-        generation = pl_vec_push(&device->generations);
-        PL_CHECK(generation != NULL);
+        slot = device->slot_next;
+        slot_push(core, device);
     } else {
         return 0;
     }
@@ -77,6 +96,21 @@ uint64_t head_device_slot_take(struct head_core *core, struct head_device *devic
         *generation = 1; /* 0 is never valid, so that a buffer id is never 0 */
     }
     return wire_buffer(device->index, slot, *generation);
+}
+
+void head_device_slots_held(const struct head_core *core, struct head_device *device,
+                            const uint32_t *slots, size_t count)
+{
+    for (size_t i = 0; i < count && slots[i] < HEAD_SLOTS_MAX; i++) {
+        while (device->slot_next < slots[i]) { /* what lies between them can be given out */
+            head_device_slot_rest(device, wire_buffer(device->index, device->slot_next, 0));
+            slot_push(core, device);
+        }
+        if (device->slot_next ==
+            slots[i]) { /* else it was given out: who comes there waits */
+            slot_push(core, device);
+        }
+    }
 }
 
 void head_device_slot_rest(struct head_device *device, uint64_t buffer)

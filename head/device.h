@@ -179,6 +179,14 @@ uint64_t
 head_device_slot_take(struct head_core *core,
                       struct head_device *device); /* a buffer id; 0: the table is full */
 void head_device_slot_rest(struct head_device *device, uint64_t buffer);
+/*
+ * Clients hold these, in rising order, since before we knew the device: they are never given out.
+ */
+void head_device_slots_held(const struct head_core *core, struct head_device *device,
+                            const uint32_t *slots, size_t count);
+/* Of a slot that was not given out yet. */
+uint32_t head_device_generation_none(const struct head_core *core,
+                                     const struct head_device *device);
 void head_device_number(struct head_core *core, struct head_device *device,
                         struct head_task *task);                             /* gives seq */
 void head_device_forget(struct head_device *device, struct head_task *task); /* finished */

@@ -139,6 +139,7 @@ static void device_join(struct head_core *core, struct head_device *device,
         device->seq_last = device->seq_sent = hello->enqueued;
         device->seq_oldest                  = hello->enqueued + 1;
     }
+    head_device_slots_held(core, device, hello->held, hello->n_held);
 }
 
 static int compare_devices(const void *a, const void *b)

@@ -371,17 +371,20 @@ void head_worker_back(struct head_core *core, struct head_device *device,
  * is freed again, and what was before in one that was given out since; a worker ignores those that
  * it does not have, and takes what is older with one that it is told.
  */
-static uint64_t freed_of(const struct head_device *device, uint32_t slot, bool alive)
+static uint64_t freed_of(const struct head_core *core, const struct head_device *device,
+                         uint32_t slot, bool alive)
 {
     uint32_t generation = *(uint32_t *)pl_vec_at(&device->generations, slot);
+    uint32_t none       = head_device_generation_none(core, device);
 
-    if (alive && generation == 1) {
-        return 0; /* its first; or one of 16 million, behind a generation that nobody remembers */
+    if (generation == none || (alive && generation == none + 1)) {
+        /* never given out; its first; or one of 16 million, behind a generation that nobody remembers */
+        return 0;
     }
     return wire_buffer(device->index, slot, alive ? generation - 1 : generation);
 }
 
-static void free_again(struct head_device *device)
+static void free_again(const struct head_core *core, struct head_device *device)
 {
     uint8_t *alive = head_alloc(device->slot_next + 1);
     struct pl_list *pos;
@@ -394,7 +397,7 @@ static void free_again(struct head_device *device)
     }
     pl_vec_clear(&device->out_free);
     for (uint32_t slot = 0; slot < device->slot_next; slot++) {
-        uint64_t buffer = freed_of(device, slot, alive[slot] != 0);
+        uint64_t buffer = freed_of(core, device, slot, alive[slot] != 0);
         uint64_t *freed;
 
         if (buffer == 0) {
@@ -427,7 +430,7 @@ void head_worker_send_again(struct head_core *core, struct head_device *device,
     head_device_forget_output(device);
     pl_vec_clear(&device->out_graph_free);
     pl_vec_clear(&device->out_retire);
-    free_again(device);
+    free_again(core, device);
     head_functions_tell_again(core, device);
     head_plans_tell(core, device); /* before the launches that need them */
     head_bulk_tell_all(core, device);

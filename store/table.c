@@ -214,6 +214,20 @@ static bool page_holds(const struct store_pins *page, uint64_t key)
     return false;
 }
 
+void store_pins_held(const struct store_pins *page, uint32_t host_device, uint64_t *io_bits)
+{
+    uint64_t high = pl_min_u64(shared_load64(&page->high), STORE_PIN_MAX);
+
+    for (uint64_t i = 0; i < high; i++) {
+        uint64_t pin  = shared_load64(&page->pin[i]);
+        uint64_t slot = pin >> 24 & 0xffffffu;
+
+        if (pin >> 48 == host_device + 1ull && slot < STORE_TABLE_SLOTS) {
+            io_bits[slot / 64] |= UINT64_C(1) << slot % 64;
+        }
+    }
+}
+
 static uint64_t pin_key(uint32_t host_device, uint32_t slot)
 {
     return (uint64_t)(host_device + 1) << 24 | slot;

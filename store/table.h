@@ -155,6 +155,9 @@ void store_table_retire(struct store_table *table, uint32_t slot);
 /* After doom (or consume, or retire): does any of the pages hold the slot? */
 bool store_table_pinned(struct store_table *table, uint32_t slot,
                         struct store_pins *const *pages, uint32_t page_count);
+/* Sets the bit of each slot of that device which the page holds, in STORE_TABLE_SLOTS bits. */
+void store_pins_held(const struct store_pins *page, uint32_t host_device,
+                     uint64_t *io_bits);
 void store_table_free(struct store_table *table, uint32_t slot);
 /* After a crash of the writer: frees every DOOMED entry that no page holds. Returns how many. */
 uint32_t store_table_sweep(struct store_table *table, struct store_pins *const *pages,

@@ -493,6 +493,20 @@ static plasmon_status_t check_memory(uint64_t memory, struct pl_err *err)
                                     "release, start the one of this head's");
 }
 
+static plasmon_status_t check_held(const Plasmon__V1__WorkerHello *hello,
+                                   struct pl_err *err)
+{
+    plasmon_status_t status = check_count(hello->n_held, WIRE_RANGES_MAX, "held", err);
+
+    for (size_t i = 1; status == PLASMON_OK && i < hello->n_held; i++) {
+        if (hello->held[i] <= hello->held[i - 1]) {
+            status = pl_err_set(err, PLASMON_EMALFORMED, "held[%zu] is %u, behind %u", i,
+                                hello->held[i], hello->held[i - 1]);
+        }
+    }
+    return status;
+}
+
 static plasmon_status_t check_worker_hello(const Plasmon__V1__WorkerHello *hello,
                                            struct pl_err *err)
 {
@@ -522,6 +536,9 @@ static plasmon_status_t check_worker_hello(const Plasmon__V1__WorkerHello *hello
     }
     if (status == PLASMON_OK) {
         status = check_ranges(hello->n_untouched, hello->untouched, "untouched", err);
+    }
+    if (status == PLASMON_OK) {
+        status = check_held(hello, err);
     }
     if (status == PLASMON_OK) {
         status = check_bulk(hello->bulk_address, &hello->bulk_secret, err);

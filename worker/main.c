@@ -196,6 +196,44 @@ static Plasmon__V1__Range **ranges_say(const struct wire_ranges *ranges, size_t 
     return list;
 }
 
+/*
+ * Whoever has something mapped keeps its slot, whatever becomes of the head: the next one must not
+ * give that out, or what it puts there would wait for him. What he pins from now on is few; more
+ * than a message takes is not told.
+ */
+static plasmon_status_t held_fill(const struct worker_daemon *daemon,
+                                  Plasmon__V1__WorkerHello *hello)
+{
+    const struct worker_shared *shared = &daemon->shared;
+    uint64_t *bits                     = PL_NEW_N(uint64_t, STORE_TABLE_SLOTS / 64);
+    size_t count                       = 0;
+
+    if (bits == NULL) {
+        return PLASMON_ENOMEM;
+    }
+    for (uint32_t i = 0; i < shared->readers_end; i++) {
+        if (shared->readers[i] != NULL) {
+            store_pins_held(shared->readers[i], shared->host_device, bits);
+        }
+    }
+    for (uint32_t i = 0; i < STORE_TABLE_SLOTS / 64; i++) {
+        count += (size_t)__builtin_popcountll(bits[i]);
+    }
+    count       = pl_min_u64(count, WIRE_RANGES_MAX);
+    hello->held = PL_NEW_N(uint32_t, count + 1); /* as long as the process */
+    if (hello->held == NULL) {
+        pl_free(bits);
+        return PLASMON_ENOMEM;
+    }
+    for (uint32_t slot = 0; hello->n_held < count; slot++) {
+        if ((bits[slot / 64] & UINT64_C(1) << slot % 64) != 0) {
+            hello->held[hello->n_held++] = slot;
+        }
+    }
+    pl_free(bits);
+    return PLASMON_OK;
+}
+
 static plasmon_status_t hello_fill(struct worker_daemon *daemon)
 {
     const struct device_info *info  = device_get_info(daemon->device);
@@ -203,7 +241,8 @@ static plasmon_status_t hello_fill(struct worker_daemon *daemon)
 
     hello->unfinished = ranges_say(&daemon->unfinished, &hello->n_unfinished);
     hello->untouched  = ranges_say(&daemon->untouched, &hello->n_untouched);
-    if (hello->unfinished == NULL || hello->untouched == NULL) {
+    if (hello->unfinished == NULL || hello->untouched == NULL ||
+        held_fill(daemon, hello) != PLASMON_OK) {
         return PLASMON_ENOMEM; /* the process ends */
     }
     hello->host         = (char *)(uintptr_t)pl_host_id(daemon->host_id);

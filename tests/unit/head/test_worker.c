@@ -35,6 +35,45 @@ TEST(hosts_that_come_before_any_worker_are_numbered_by_name)
     head_core_destroy(core);
 }
 
+/* What clients had from a head before, they may have for ever: who is put there would wait for them. */
+TEST(slots_that_clients_hold_since_before_are_given_to_nobody)
+{
+    uint32_t held[]                = {2, 5, HEAD_SLOTS_MAX};
+    struct head_core *core         = core_make();
+    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
+    uint8_t *taken                 = head_alloc(HEAD_SLOTS_MAX);
+    struct pl_err err              = {0};
+    struct head_device *device;
+    uint32_t index;
+
+    hello.host = hello.node = hello.name = (char *)(uintptr_t) "a";
+    hello.kind                           = 1;
+    hello.bytes_total                    = 1 << 20;
+    hello.incarnation                    = 1;
+    hello.held                           = held;
+    hello.n_held                         = PL_COUNT(held);
+    ASSERT_OK(head_core_worker_up(core, &hello, &index, &err));
+    device = head_device_at(core, index);
+
+    hello.incarnation =
+        2; /* holds them still: nothing new, and nothing of that is to be freed */
+    ASSERT_OK(head_core_worker_up(core, &hello, &index, &err));
+    ASSERT_EQ(device->out_free.count, 0);
+    for (uint32_t i = 0; i < HEAD_SLOTS_MAX - 2; i++) {
+        uint64_t buffer = head_device_slot_take(core, device);
+
+        ASSERT_EQ(wire_buffer_generation(buffer),
+                  head_device_generation_none(core, device) + 1);
+        taken[wire_buffer_slot(buffer)]++;
+    }
+    ASSERT_EQ(head_device_slot_take(core, device), 0);
+    for (uint32_t i = 0; i < HEAD_SLOTS_MAX; i++) {
+        ASSERT_EQ(taken[i], i != 2 && i != 5);
+    }
+    pl_free(taken);
+    head_core_destroy(core);
+}
+
 TEST(a_number_that_was_told_stays)
 {
     struct head_core *core = core_make();

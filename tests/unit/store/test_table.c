@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
@@ -94,6 +95,34 @@ TEST(a_pin_copies_the_entry)
     ASSERT_EQ(entry.flags, STORE_ENTRY_REPLICA);
     ASSERT_EQ(entry.checksum, store_entry_checksum(&entry));
     ASSERT_EQ(pins->pin[pin], 3ull << 48 | 0ull << 24 | 7);
+}
+
+TEST(what_a_page_holds_of_a_device_can_be_told)
+{
+    static uint64_t bits[STORE_TABLE_SLOTS / 64];
+    struct store_table *table = table_create(); /* of device 2 */
+    struct store_pins *pins   = pins_create();
+    struct store_entry entry;
+    uint32_t pin, last;
+
+    store_table_alloc(table, 9, 1, 4096, &frame, 0, 17);
+    store_table_seal(table, 9);
+    store_table_alloc(table, STORE_TABLE_SLOTS - 1, 1, 8192, &frame, 0, 18);
+    store_table_seal(table, STORE_TABLE_SLOTS - 1);
+    ASSERT_OK(store_table_pin(table, 9, 1, pins, &entry, &pin));
+    ASSERT_OK(store_table_pin(table, STORE_TABLE_SLOTS - 1, 1, pins, &entry, &last));
+    store_pins_held(pins, 1, bits);
+    ASSERT_EQ(bits[0] | bits[PL_COUNT(bits) - 1], 0);
+    store_pins_held(pins, 2, bits);
+    ASSERT_EQ(bits[0], 1u << 9);
+    ASSERT_EQ(bits[PL_COUNT(bits) - 1], UINT64_C(1) << 63);
+    store_table_unpin(pins, pin);
+    pins->pin[pin] = UINT64_MAX; /* the page is another process's */
+    pins->high     = UINT64_MAX;
+    memset(bits, 0, sizeof(bits));
+    store_pins_held(pins, 2, bits);
+    ASSERT_EQ(bits[0], 0);
+    ASSERT_EQ(bits[PL_COUNT(bits) - 1], UINT64_C(1) << 63);
 }
 
 TEST(a_corrupt_entry_is_never_given_out)

@@ -207,14 +207,14 @@ static const Plasmon__V1__WorkerCommand worker_command = {
                      .host_buffer = 3, .offset = 4096, .launch = 15)),
 };
 static const Plasmon__V1__WorkerFrame worker_frame = {
-    .base      = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
-    .header    = HEADER(6),
-    .hello     = MESSAGE(WorkerHello, worker_hello, .token = BYTES("secret"),
-                         .host = TEXT("boot-1"), .node = TEXT("n1"), .host_device = 1,
-                         .kind = 2, .ordinal = 1, .name = TEXT("H100"),
-                         .bytes_total = 80ull << 30, .enqueued = 20, .n_unfinished = 2,
-                         .unfinished = RANGES, .incarnation = 2, .peer_capable = 1,
-                         .resume_session = 4, .resume_ack = 5, .received = 6, .memory = 0x7777),
+    .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__worker_frame__descriptor),
+    .header = HEADER(6),
+    .hello  = MESSAGE(
+         WorkerHello, worker_hello, .token = BYTES("secret"), .host = TEXT("boot-1"),
+         .node = TEXT("n1"), .host_device = 1, .kind = 2, .ordinal = 1, .name = TEXT("H100"),
+         .bytes_total = 80ull << 30, .enqueued = 20, .n_unfinished = 2, .unfinished = RANGES,
+         .incarnation = 2, .peer_capable = 1, .resume_session = 4, .resume_ack = 5,
+         .received = 6, .memory = 0x7777, .n_held = 1, .held = LIST(uint32_t, 3)),
     .n_done    = 2,
     .done      = RANGES,
     .n_failed  = 1,

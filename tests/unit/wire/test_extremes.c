@@ -76,7 +76,7 @@ static const char *const free_fields[] = {
     "WorkerCommand.stats_request", "WorkerData.request", "WorkerData.status",
     "WorkerDown.incarnation", "WorkerDown.status", "WorkerDown.wait_status",
     "WorkerHello.bulk_clock_ms", "WorkerHello.bytes_total", "WorkerHello.comm_version",
-    "WorkerHello.incarnation", "WorkerHello.kind", "WorkerHello.memory",
+    "WorkerHello.held", "WorkerHello.incarnation", "WorkerHello.kind", "WorkerHello.memory",
     "WorkerHello.ordinal", "WorkerHello.resume_ack", "WorkerHello.resume_session",
     "WorkerHello.runs", "WorkerStats.bytes_replica", "WorkerStats.bytes_reserved",
     "WorkerStats.bytes_scratch", "WorkerStats.bytes_used", "WorkerStats.cpu_ns",
