@@ -188,6 +188,7 @@ static plasmon_status_t get_placed(struct plasmon_client *client, struct held_va
     if (status != PLASMON_OK) {
         return status;
     }
+    (void)pl_fault_point("client.get_located"); /* cannot fail; the process can stop */
     status = places_cover(value) ? copy_places(client, value, data, deadline_ns, &err)
                                  : PLASMON_EUNREACHABLE;
     pl_mutex_lock(&client->lock);

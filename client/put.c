@@ -273,7 +273,7 @@ static plasmon_status_t copy_to_buffer(const struct put *put, uint64_t buffer,
     uint32_t index      = wire_buffer_device(buffer), host_device;
     enum data_path path = data_path_to(put->client, index, &host_device);
     struct shared_key key;
-    struct shared_memory *memory;
+    struct shared_pin pin;
     void *to;
     plasmon_status_t status;
 
@@ -291,11 +291,12 @@ static plasmon_status_t copy_to_buffer(const struct put *put, uint64_t buffer,
     key = data_key(host_device, buffer);
     do {
         status = shared_writable(&put->client->shared, &key, put->bytes,
-                                 pl_now_ns() + OPEN_TIMEOUT_NS, &to, &memory, err);
+                                 pl_now_ns() + OPEN_TIMEOUT_NS, &to, &pin, err);
     } while (status == PLASMON_ECLOSED && data_look_again(put->client));
     if (status == PLASMON_OK) {
+        (void)pl_fault_point("client.put_copy"); /* cannot fail; the process can stop */
         parallel_copy(to, put->data, put->bytes);
-        shared_memory_release(memory);
+        shared_unpin(&pin);
     }
     return status;
 }

@@ -461,37 +461,54 @@ static bool entry_is_ours(const struct store_table *table, uint32_t slot,
            (out->flags & STORE_ENTRY_CLIENT_WRITES) != 0;
 }
 
-static plasmon_status_t writable(struct shared *shared, struct shared_memory *memory,
-                                 const struct shared_key *key, uint64_t bytes,
-                                 uint64_t deadline_ns, void **out_data, struct pl_err *err)
+/*
+ * Pinned like what is read: our session may end while we write (the process is stopped, say), and
+ * then the worker frees the buffer, whose memory is somebody else's next.
+ */
+static plasmon_status_t pin_ours(const struct shared_memory *memory,
+                                 const struct shared_key *key, uint64_t deadline_ns,
+                                 struct shared_pin *out_pin, struct pl_err *err)
 {
-    struct store_entry entry;
-    unsigned round = 0;
+    const struct store_table *table = memory->tables[key->host_device];
+    unsigned round                  = 0;
     plasmon_status_t status;
 
-    while (!entry_is_ours(memory->tables[key->host_device], key->slot, key->generation,
-                          &entry)) {
-        if (!back_off(&round, deadline_ns)) {
-            return pl_err_set(err, PLASMON_ETIMEDOUT,
-                              "the buffer of a put did not appear in its device's table");
-        }
-    }
-    if (entry.bytes < bytes) {
+    do {
+        status = entry_is_ours(table, key->slot, key->generation, &out_pin->entry)
+                     ? store_table_pin_writing(table, key->slot, key->generation,
+                                               memory->pins, &out_pin->entry, &out_pin->pin)
+                     : PLASMON_ELOST;
+    } while (status == PLASMON_ELOST && back_off(&round, deadline_ns));
+    return status == PLASMON_OK ? status
+           : status == PLASMON_ELOST
+               ? pl_err_set(err, PLASMON_ETIMEDOUT,
+                            "the buffer of a put did not appear in its device's table")
+               : pl_err_set(err, status, "too many mappings: unmap some (limit %u)",
+                            STORE_PIN_MAX);
+}
+
+static plasmon_status_t writable(struct shared *shared, const struct shared_key *key,
+                                 uint64_t bytes, const struct shared_pin *pin,
+                                 void **out_data, struct pl_err *err)
+{
+    plasmon_status_t status;
+
+    if (pin->entry.bytes < bytes) {
         return pl_err_set(err, PLASMON_EMALFORMED,
                           "the buffer of a put has %llu bytes, not %llu",
-                          (unsigned long long)entry.bytes, (unsigned long long)bytes);
+                          (unsigned long long)pin->entry.bytes, (unsigned long long)bytes);
     }
 
     pl_mutex_lock(&shared->lock);
-    status = locate_locked(shared, memory, key->host_device, entry.offset, bytes, true,
-                           out_data, err);
+    status = locate_locked(shared, pin->memory, key->host_device, pin->entry.offset, bytes,
+                           true, out_data, err);
     pl_mutex_unlock(&shared->lock);
     return status;
 }
 
 plasmon_status_t shared_writable(struct shared *shared, const struct shared_key *key,
                                  uint64_t bytes, uint64_t deadline_ns, void **out_data,
-                                 struct shared_memory **out_memory, struct pl_err *err)
+                                 struct shared_pin *out_pin, struct pl_err *err)
 {
     struct shared_memory *memory = NULL;
     plasmon_status_t status      = find(shared, key, true, &memory, err);
@@ -499,12 +516,18 @@ plasmon_status_t shared_writable(struct shared *shared, const struct shared_key 
     if (status != PLASMON_OK) {
         return status;
     }
-    status = writable(shared, memory, key, bytes, deadline_ns, out_data, err);
+    status = pin_ours(memory, key, deadline_ns, out_pin, err);
     if (status != PLASMON_OK) {
         shared_memory_release(memory);
         return status;
     }
-    *out_memory = memory;
+    out_pin->memory = memory;
+    status          = writable(shared, key, bytes, out_pin, out_data, err);
+    if (status != PLASMON_OK) {
+        shared_unpin(out_pin);
+        return status;
+    }
+    out_pin->data = *out_data;
     return PLASMON_OK;
 }
 

@@ -174,12 +174,12 @@ plasmon_status_t shared_pin(struct shared *shared, const struct shared_key *key,
                             struct pl_err *err) PL_MUST_CHECK;
 void shared_unpin(const struct shared_pin *pin);
 /*
- * Where to write a buffer that a put opened: it is in a client-writable chunk and not sealed. Its
- * memory is held.
+ * Where to write a buffer that a put opened: it is in a client-writable chunk and not sealed. It is
+ * pinned until it is written, and before its seal is asked for, which waits for that.
  */
 plasmon_status_t shared_writable(struct shared *shared, const struct shared_key *key,
                                  uint64_t bytes, uint64_t deadline_ns, void **out_data,
-                                 struct shared_memory **out_memory,
+                                 struct shared_pin *out_pin,
                                  struct pl_err *err) PL_MUST_CHECK;
 
 #endif

@@ -39,6 +39,13 @@ static const struct place places[] = {
 
 static const char *const ways[] = {"messages", "bulk", "staged"};
 
+static pid_t head;
+
+static void head_start(void)
+{
+    head = STARTED_DAEMON("head.log", "plasmon-head", "--listen", started_address());
+}
+
 static void cluster_begin(void)
 {
     char path[256];
@@ -54,7 +61,7 @@ static void cluster_begin(void)
     (void)snprintf(path, sizeof(path), "%s/plasmon-%u", cluster_folder(),
                    (unsigned)getuid());
     ASSERT_EQ(mkdir(path, 0700), 0);
-    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", started_address());
+    head_start();
     (void)STARTED_DAEMON("store.log", "plasmon-store", "--head", started_address(),
                          "--cpu-devices", "1", "--gpus", "none", "--device-memory", "512M",
                          "--bulk-address", "127.0.0.1", "--bulk-plain");
@@ -207,6 +214,190 @@ TEST(clients_that_are_killed_disturb_nobody_and_leave_nothing)
                         "\"bytes_used\":0,"); /* when their sessions' leases are over */
     plasmon_finish(client);
     others_work(0);
+}
+
+/* One that knows nothing of what there was. */
+static struct plasmon_client *head_anew(void)
+{
+    struct plasmon_client *client;
+
+    ASSERT_EQ(kill(head, SIGKILL), 0);
+    (void)started_wait(head);
+    head_start();
+    client = started_join_knowing(started_address(), 1);
+    started_wait_devices(client, 1);
+    return client;
+}
+
+TEST(what_a_client_has_mapped_is_in_nobodys_way_when_the_head_is_started_anew)
+{
+    struct plasmon_shape shape = cluster_vector(PLASMON_U8, 100000);
+    static uint8_t bytes[100000];
+    struct plasmon_ref *ref;
+    struct plasmon_client *before, *after;
+    struct plasmon_mapping *mapped[2];
+
+    cluster_begin();
+    ASSERT_EQ(unsetenv("PLASMON_CLIENT_PATH"), 0);
+    before = started_join_knowing(started_address(), 1);
+    started_wait_devices(before, 1);
+    for (int i = 0; i < 4; i++) { /* the second and the last of four */
+        memset(bytes, 0xe0 + i, sizeof(bytes));
+        CLUSTER_OK(plasmon_put(before, bytes, &shape, NULL, &ref));
+        if (i % 2 == 1) {
+            CLUSTER_OK(plasmon_map(before, ref, CLUSTER_WAIT_MS, &mapped[i / 2]));
+        }
+    }
+    after = head_anew();
+    for (int i = 0; i < 8; i++) {
+        memset(bytes, i, sizeof(bytes));
+        CLUSTER_OK(plasmon_put(after, bytes, &shape, NULL, &ref));
+        bytes[0] = 0xff;
+        CLUSTER_OK(plasmon_get(after, ref, bytes, sizeof(bytes), CLUSTER_WAIT_MS));
+        ASSERT_EQ(bytes[0], i);
+    }
+    ASSERT_EQ(((const uint8_t *)plasmon_mapping_data(mapped[0]))[99999], 0xe1);
+    ASSERT_EQ(((const uint8_t *)plasmon_mapping_data(mapped[1]))[99999], 0xe3);
+    plasmon_finish(after);
+    plasmon_finish(before);
+}
+
+/* Puts into memory that it has mapped; stops in front of its first byte. */
+static pid_t writer_start(void)
+{
+    struct plasmon_shape shape = cluster_vector(PLASMON_U8, (int64_t)BYTES);
+    struct plasmon_client *client;
+    struct plasmon_ref *ref;
+    uint8_t *from;
+    pid_t pid = fork();
+
+    ASSERT_TRUE(pid >= 0);
+    if (pid > 0) {
+        return pid;
+    }
+    ASSERT_EQ(unsetenv("PLASMON_CLIENT_PATH"), 0);
+    ASSERT_EQ(setenv("PLASMON_FAULT", "client/client.put_copy=stop", 1), 0);
+    pl_fault_from_env("client");
+    client = started_join_knowing(started_address(), 1);
+    started_wait_devices(client, 1);
+    plasmon_finish(client);
+    client = started_join();
+    from   = malloc(BYTES);
+    ASSERT_NOT_NULL(from);
+    memset(from, 0xee, BYTES);
+    (void)!plasmon_put(client, from, &shape, NULL, &ref); /* it may not have heard yet */
+    _exit(0);
+}
+
+/*
+ * Its session is over, and so is what it was about to write to: another head knows nothing of it.
+ * What it writes all the same must not be in anybody's object.
+ */
+TEST(who_writes_on_when_his_session_is_over_writes_into_no_object)
+{
+    enum { OBJECTS = 8 };
+    struct plasmon_shape shape = cluster_vector(PLASMON_U8, (int64_t)BYTES);
+    struct plasmon_ref *refs[OBJECTS];
+    struct plasmon_client *client;
+    uint8_t *bytes;
+    pid_t writer;
+
+    cluster_begin();
+    writer = writer_start();
+    ASSERT_TRUE(WIFSTOPPED(state_of(writer)));
+    ASSERT_EQ(unsetenv("PLASMON_CLIENT_PATH"), 0);
+    client = head_anew();
+    bytes  = malloc(BYTES);
+    ASSERT_NOT_NULL(bytes);
+    for (int i = 0; i < OBJECTS; i++) {
+        memset(bytes, i + 1, BYTES);
+        CLUSTER_OK(plasmon_put(client, bytes, &shape, NULL, &refs[i]));
+    }
+    ASSERT_EQ(kill(writer, SIGCONT), 0);
+    ASSERT_EQ(state_of(writer), 0);
+    for (int i = 0; i < OBJECTS; i++) {
+        CLUSTER_OK(plasmon_get(client, refs[i], bytes, BYTES, CLUSTER_WAIT_MS));
+        for (uint64_t k = 0; k < BYTES; k++) {
+            if (bytes[k] != i + 1) {
+                test_fail(__FILE__, __LINE__, "object %d, byte %llu: %#x", i,
+                          (unsigned long long)k, bytes[k]);
+            }
+        }
+    }
+    free(bytes);
+    plasmon_finish(client);
+}
+
+/*
+ * Puts, and gets that; stops when it has been told where that lies. Ends with 0 when it got its own
+ * bytes, with 1 when it got none, and with 2 when it got others.
+ */
+static pid_t reader_start(const char *way)
+{
+    struct plasmon_shape shape = cluster_vector(PLASMON_U8, (int64_t)BYTES);
+    struct plasmon_client *client;
+    plasmon_status_t status;
+    struct plasmon_ref *ref;
+    uint8_t *bytes;
+    pid_t pid = fork();
+
+    ASSERT_TRUE(pid >= 0);
+    if (pid > 0) {
+        return pid;
+    }
+    ASSERT_EQ(setenv("PLASMON_CLIENT_PATH", way, 1), 0);
+    ASSERT_EQ(setenv("PLASMON_FAULT", "client/client.get_located=stop", 1), 0);
+    pl_fault_from_env("client");
+    client = started_join_knowing(started_address(), 1);
+    started_wait_devices(client, 1);
+    plasmon_finish(client);
+    client = started_join();
+    bytes  = malloc(BYTES);
+    ASSERT_NOT_NULL(bytes);
+    memset(bytes, 0xee, BYTES);
+    CLUSTER_OK(plasmon_put(client, bytes, &shape, NULL, &ref));
+    memset(bytes, 0, BYTES);
+    status = plasmon_get(client, ref, bytes, BYTES, CLUSTER_WAIT_MS);
+    for (uint64_t i = 0; i < BYTES && status == PLASMON_OK; i++) {
+        if (bytes[i] != 0xee) {
+            _exit(2);
+        }
+    }
+    _exit(status == PLASMON_OK ? 0 : 1);
+}
+
+static void nothing_of_another_head(const char *way)
+{
+    enum { OBJECTS = 8 };
+    static uint8_t bytes[BYTES];
+    struct plasmon_shape shape = cluster_vector(PLASMON_U8, (int64_t)BYTES);
+    struct plasmon_client *client;
+    struct plasmon_ref *ref;
+    pid_t reader;
+
+    cluster_begin();
+    reader = reader_start(way);
+    ASSERT_TRUE(WIFSTOPPED(state_of(reader)));
+    ASSERT_EQ(setenv("PLASMON_CLIENT_PATH", way, 1), 0);
+    client = head_anew();
+    for (int i = 0; i < OBJECTS; i++) {
+        memset(bytes, i + 1, BYTES);
+        CLUSTER_OK(plasmon_put(client, bytes, &shape, NULL, &ref));
+    }
+    CLUSTER_OK(plasmon_wait(client, &ref, 1, 1, CLUSTER_WAIT_MS, NULL, NULL));
+    ASSERT_EQ(kill(reader, SIGCONT), 0);
+    ASSERT_EQ(state_of(reader), 1 << 8);
+    plasmon_finish(client);
+}
+
+TEST(who_was_told_where_a_value_lies_gets_nothing_of_another_head)
+{
+    nothing_of_another_head("mapped");
+}
+
+TEST(nor_does_he_get_it_through_a_lane)
+{
+    nothing_of_another_head("staged");
 }
 
 TEST_MAIN()

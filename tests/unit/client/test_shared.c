@@ -234,31 +234,38 @@ TEST(only_the_buffer_of_a_put_can_be_written)
 {
     struct fake_store store;
     struct shared shared;
-    struct shared_memory *memory;
+    struct shared_pin pin;
+    struct store_pins *pages[1];
     struct pl_err err = {0};
     void *to;
 
     begin(&store, &shared);
+    pages[0] = store.pins;
     ASSERT_OK(shared_ensure(&shared, NULL, &err));
     store_table_alloc(store.table, 1, 1, CHUNK_BYTES + 256, &bytes_1000,
                       STORE_ENTRY_CLIENT_WRITES, 1);
     ASSERT_OK(shared_writable(&shared, KEY(0, 1, 1), 1000, pl_now_ns() + SECOND_NS, &to,
-                              &memory, &err));
+                              &pin, &err));
     memcpy(to, "bytes", 6);
     ASSERT_STR((const char *)store.chunk[1] + 256, "bytes");
-    shared_memory_release(memory);
+    /* its session may end meanwhile: the memory is nobody else's before it is through */
+    ASSERT_TRUE(store_table_pinned(store.table, 1, pages, 1));
+    shared_unpin(&pin);
+    ASSERT_TRUE(!store_table_pinned(store.table, 1, pages, 1));
 
     ASSERT_STATUS(shared_writable(&shared, KEY(0, 1, 2), 1000, pl_now_ns() + 1000000, &to,
-                                  &memory, &err),
+                                  &pin, &err),
                   PLASMON_ETIMEDOUT);
     ASSERT_STATUS(shared_writable(&shared, KEY(0, 1, 1), 1001, pl_now_ns() + SECOND_NS, &to,
-                                  &memory, &err),
+                                  &pin, &err),
                   PLASMON_EMALFORMED);
     store_table_alloc(store.table, 2, 1, 512, &bytes_1000, STORE_ENTRY_CLIENT_WRITES,
                       1); /* in the read-only chunk */
     ASSERT_STATUS(shared_writable(&shared, KEY(0, 2, 1), 1000, pl_now_ns() + SECOND_NS, &to,
-                                  &memory, &err),
+                                  &pin, &err),
                   PLASMON_EUNREACHABLE);
+    ASSERT_TRUE(!store_table_pinned(store.table, 1, pages, 1));
+    ASSERT_TRUE(!store_table_pinned(store.table, 2, pages, 1));
     end(&store, &shared);
 }
 
