@@ -195,7 +195,7 @@ static plasmon_status_t connect_locked(struct shared *shared, const char *path,
     shared_control_look(shared);
     status = shared_control_rests(shared, err); /* it may be the same one */
     if (status == PLASMON_OK) {
-        status = shared_control_connect(path, &fd, err);
+        status = shared_control_connect(shared, path, &fd, err);
     }
     if (status != PLASMON_OK) {
         return status;

@@ -21,6 +21,7 @@
 #include "base/log.h"
 
 #define REST_NS_MIN      1000000000ull
+#define SEND_TIMEOUT_NS  10000000000ull
 #define AGAIN_TIMEOUT_NS 1000000000ull /* for one that was silent the last time */
 
 /* ----------------------------------------------------------------------------- messages */
@@ -32,6 +33,10 @@ plasmon_status_t shared_control_send(struct shared *shared, struct store_control
 
     message.version = STORE_CONTROL_VERSION;
     status          = pl_fd_send(shared->control_fd, &message, sizeof(message), NULL, 0);
+    if (status == PLASMON_EAGAIN) {
+        return pl_err_set(err, PLASMON_ETIMEDOUT,
+                          "plasmon-store of this host does not read what it is sent");
+    }
     if (status != PLASMON_OK) {
         return pl_err_set(err, PLASMON_ECLOSED, "plasmon-store of this host is gone");
     }
@@ -133,6 +138,14 @@ static plasmon_status_t control_silent(struct shared *shared, struct pl_err *err
     }
     return pl_err_set(err, PLASMON_ETIMEDOUT,
                       "plasmon-store of this host did not answer in time%s", who);
+}
+
+/* It takes no more connections. What we had is gone, so nothing is known of who it is. */
+static plasmon_status_t queue_full(struct shared *shared, struct pl_err *err)
+{
+    pl_fd_close(&shared->control_fd);
+    shared->silent.pid = 0;
+    return control_silent(shared, err);
 }
 
 static void control_spoke(struct shared *shared)
@@ -449,7 +462,22 @@ plasmon_status_t shared_control_step(struct shared *shared, uint64_t deadline_ns
     return status;
 }
 
-plasmon_status_t shared_control_connect(const char *path, int *out_fd, struct pl_err *err)
+/*
+ * One that is stopped takes nobody from its queue, which is full at some time: then a connection
+ * waits, and so does what is sent over one that nobody reads.
+ */
+static bool limit_waits(const struct shared *shared, int fd)
+{
+    uint64_t now_ns = pl_now_ns();
+    uint64_t ns     = shared_control_deadline(shared, now_ns + SEND_TIMEOUT_NS) - now_ns;
+    const struct timeval patience = {.tv_sec  = (time_t)(ns / 1000000000),
+                                     .tv_usec = (suseconds_t)(ns % 1000000000 / 1000)};
+
+    return setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) == 0;
+}
+
+plasmon_status_t shared_control_connect(struct shared *shared, const char *path,
+                                        int *out_fd, struct pl_err *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd;
@@ -463,11 +491,14 @@ plasmon_status_t shared_control_connect(const char *path, int *out_fd, struct pl
     if (fd < 0) {
         return pl_err_set(err, pl_status_from_errno(errno), "socket: %s", strerror(errno));
     }
-    if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+    if (!limit_waits(shared, fd) ||
+        connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+        bool silent = errno == EAGAIN;
+
         (void)pl_err_set(err, PLASMON_EUNREACHABLE, "cannot reach plasmon-store at %s: %s",
                          path, strerror(errno));
         pl_fd_close(&fd);
-        return PLASMON_EUNREACHABLE;
+        return silent ? queue_full(shared, err) : PLASMON_EUNREACHABLE;
     }
     *out_fd = fd;
     return PLASMON_OK;

@@ -9,8 +9,8 @@
 
 void shared_memory_release_locked(struct shared_memory *memory); /* NULL is fine */
 
-plasmon_status_t shared_control_connect(const char *path, int *out_fd,
-                                        struct pl_err *err) PL_MUST_CHECK;
+plasmon_status_t shared_control_connect(struct shared *shared, const char *path,
+                                        int *out_fd, struct pl_err *err) PL_MUST_CHECK;
 /* Something that wants no answer. */
 plasmon_status_t shared_control_send(struct shared *shared, struct store_control message,
                                      struct pl_err *err) PL_MUST_CHECK;

@@ -532,6 +532,42 @@ TEST(a_store_that_was_silent_and_has_ended_is_not_held_against_the_next_one)
     next_end(&next, path);
 }
 
+/* Stopped, say: nobody takes connections from its queue, which is full. */
+TEST(a_store_that_takes_no_connections_is_silent)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    struct shared shared;
+    struct pl_err err = {0};
+    uint64_t began_ns;
+    int fds[16], listener, fd = 0;
+    size_t count = 0;
+    char path[64];
+
+    test_expect_log(); /* that it does not answer */
+    folder(path);
+    listener = place_listen(path);
+    (void)snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
+    do {
+        ASSERT_TRUE(count < PL_COUNT(fds));
+        fd           = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        fds[count++] = fd;
+    } while (connect(fd, (const struct sockaddr *)&at, sizeof(at)) == 0);
+
+    ASSERT_OK(shared_init(&shared));
+    shared.silent.rest_ns = 1; /* it was before: a second is all it is given */
+    began_ns              = pl_now_ns();
+    ASSERT_STATUS(shared_ensure(&shared, path, &err), PLASMON_ETIMEDOUT);
+    ASSERT_CONTAINS(err.text, "did not answer in time");
+    ASSERT_TRUE(pl_now_ns() - began_ns < 30 * SECOND_NS);
+    ASSERT_STATUS(shared_ensure(&shared, path, &err), PLASMON_ETIMEDOUT);
+    shared_finish(&shared);
+    while (count > 0) {
+        ASSERT_EQ(close(fds[--count]), 0);
+    }
+    ASSERT_EQ(close(listener), 0);
+    ASSERT_EQ(unlink(path), 0);
+}
+
 /* In a process namespace of its own, where the store's process has no number. */
 static int stranger(const char *path, int tells, int hears)
 {
