@@ -9,6 +9,9 @@
 #include "store/timeline.h"
 #include "wire/wire.h"
 
+/* As a head draws it: its upper half is where generations begin. */
+#define SIM_EPOCH UINT64_C(0x9a3c51e70b6d28f5)
+
 enum {
     SIM_MEMORY      = 0x6d656d, /* which memory the host has: the only one it ever has */
     SIM_ENDLESS_US  = 60000000, /* of a kernel that does not end */

@@ -612,7 +612,7 @@ static void node_send(struct sim_node *node, Plasmon__V1__NodeCommand *command,
     uint8_t *bytes;
 
     header.protocol = WIRE_PROTOCOL;
-    header.epoch    = 1;
+    header.epoch    = SIM_EPOCH;
     header.session  = node->head_session;
     header.seq      = numbered ? ++node->head_out_seq : 0;
     header.ack      = node->head_in_seq;
@@ -645,7 +645,7 @@ static void node_hello(struct sim_node *node, struct head_string bytes)
     node->cut.believed = true;
     node->head_session = outcome.session;
     node->head_out_seq = node->head_in_seq = 0;
-    welcome.epoch                          = 1;
+    welcome.epoch                          = SIM_EPOCH;
     welcome.cluster                        = (char *)(uintptr_t) "sim";
     command.welcome                        = &welcome;
     node_send(node, &command, false);
@@ -775,7 +775,7 @@ void sim_head_spill_done(struct sim *sim, uint64_t id, plasmon_status_t status,
 void sim_head_begin(struct sim *sim)
 {
     struct head_settings settings = {
-        .epoch         = 1,
+        .epoch         = SIM_EPOCH,
         .transfer      = sim->config.transfer,
         .window        = sim->config.window,
         .retries       = sim->config.retries,

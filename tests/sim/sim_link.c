@@ -189,7 +189,7 @@ static void send_numbered(struct sim *sim, struct wire_link *link, struct sim_pi
     size_t length;
 
     header.protocol = WIRE_PROTOCOL;
-    header.epoch    = 1;
+    header.epoch    = SIM_EPOCH;
     header.session  = session;
     header.seq      = seq;
     header.ack      = wire_link_ack(link);

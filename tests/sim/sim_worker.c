@@ -258,7 +258,7 @@ static struct worker_siblings siblings_of(const struct sim_worker *worker)
                                         worker->sim->timelines + sim_node_of(worker)->first,
                                     .count        = sim_node_of(worker)->count,
                                     .own          = worker->local,
-                                    .epoch        = 1,
+                                    .epoch        = SIM_EPOCH,
                                     .node_session = worker->node_session};
 }
 
