@@ -238,6 +238,12 @@ static const struct rpc_method methods[] = {
     {.path = "/plasmon.v1.Plasmon/List", .unary = serve_list_call, .roles = ANYBODY},
 };
 
+/*
+ * The head of a private cluster serves one process, and ends with it, which its store sees to: a
+ * client that is away is stopped, by a shell or at a breakpoint, and comes back.
+ */
+#define LEASE_OF_OWN_CLIENT_MS (UINT64_C(1) << 62)
+
 void serve_settings(const struct serve *serve, struct head_settings *out)
 {
     *out = (struct head_settings){
@@ -245,6 +251,7 @@ void serve_settings(const struct serve *serve, struct head_settings *out)
         .transfer      = serve->config.transfer,
         .window        = serve->config.window,
         .retries       = UINT32_MAX,
+        .lease_ms      = serve->config.embedded ? LEASE_OF_OWN_CLIENT_MS : 0,
         .lineage_bytes = serve->config.lineage_bytes,
         .shadow_bytes  = serve->config.shadow_bytes,
         .nccl_bytes    = serve->config.nccl_bytes,

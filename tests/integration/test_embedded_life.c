@@ -256,6 +256,39 @@ TEST(a_cluster_outlives_the_thread_that_started_it)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
+static void work_and_go_on(int up_fd, int hold_fd)
+{
+    struct plasmon_client *client = cluster_start(2);
+    struct plasmon_ref *a         = cluster_put(client, 1 << 20, 0, 0);
+    struct plasmon_ref *b         = cluster_copy(client, a, 1);
+
+    cluster_expect_ramp(client, b, 1 << 20, 0, 1);
+    say_up(up_fd);
+    wait_hold(hold_fd);
+    cluster_expect_ramp(client, a, 1 << 20, 0, 1);
+    b = cluster_copy(client, b, 0);
+    cluster_expect_ramp(client, b, 1 << 20, 0, 1);
+    plasmon_finish(client);
+}
+
+/* At a breakpoint, say. What is silent for so long loses its connection, and has a lease from then on. */
+TEST(a_client_that_is_stopped_for_half_a_minute_goes_on_with_what_it_had)
+{
+    struct life life = life_start(work_and_go_on);
+    int status;
+
+    test_set_timeout(120);
+    test_expect_log(); /* that it is connected again */
+    life_wait_up(&life);
+    ASSERT_EQ(kill(life.client, SIGSTOP), 0);
+    ASSERT_EQ(poll(NULL, 0, 30000), 0);
+    ASSERT_EQ(kill(life.client, SIGCONT), 0);
+    (void)close(life.hold);
+    ASSERT_EQ(waitpid(life.client, &status, 0), life.client);
+    ASSERT_EQ(status, 0);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
 static void work_with_busy_device(int up_fd, int hold_fd)
 {
     struct plasmon_client *client = cluster_start(1);

@@ -202,6 +202,30 @@ void sim_worker_flush_soon(struct sim_worker *worker)
     }
 }
 
+/* What clients have pinned; few at a time. */
+static uint32_t *held_say(struct sim_worker *worker, size_t *out_count)
+{
+    struct sim *sim = worker->sim;
+    uint64_t *bits  = wire_arena_alloc(&sim->arena, STORE_TABLE_SLOTS / 8);
+    uint32_t *held  = wire_arena_alloc(&sim->arena, STORE_PIN_MAX * sizeof(*held));
+
+    PL_CHECK(bits != NULL && held != NULL);
+    memset(bits, 0, STORE_TABLE_SLOTS / 8);
+    for (uint32_t i = 0; i < STORE_READER_MAX; i++) {
+        if (sim->readers[i] != NULL) {
+            store_pins_held(sim->readers[i], worker->table->host_device, bits);
+        }
+    }
+    *out_count = 0;
+    for (uint32_t slot = 0; slot < STORE_TABLE_SLOTS && *out_count < STORE_PIN_MAX;
+         slot++) {
+        if ((bits[slot / 64] & UINT64_C(1) << slot % 64) != 0) {
+            held[(*out_count)++] = slot;
+        }
+    }
+    return held;
+}
+
 void sim_worker_hello(struct sim_worker *worker)
 {
     struct sim *sim                        = worker->sim;
@@ -231,6 +255,7 @@ void sim_worker_hello(struct sim_worker *worker)
     hello.enqueued       = worker->recovered;
     hello.unfinished     = ranges_say(sim, &worker->recovered_open, &hello.n_unfinished);
     hello.untouched = ranges_say(sim, &worker->recovered_untouched, &hello.n_untouched);
+    hello.held      = held_say(worker, &hello.n_held);
     if (sim->config.second_host) {
         /* what goes between hosts takes the way of the host route */
         (void)snprintf(address, sizeof(address), "sim:%u",
