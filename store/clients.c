@@ -9,7 +9,8 @@
  * Who connects and says nothing holds two descriptors, so there are STRANGERS_MAX of those at most:
  * one more, and the one that has been there longest is hung up on. When no descriptor is left, one
  * that is kept for it lets the next caller in to be hung up on: a caller that waits in the queue
- * would wake the loop for ever.
+ * would wake the loop for ever. And the last FILES_KEPT are for the workers: what one of them sends
+ * with a descriptor is lost when there is none, and it must be replaced, which takes some, too.
  */
 #include "store/daemon_int.h"
 
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -36,6 +38,7 @@
 
 #define CLIENTS_MAX   1024u /* connections; those without a hello yet count too */
 #define STRANGERS_MAX 64u   /* of these without one */
+#define FILES_KEPT    64u   /* or a quarter, where there are few */
 
 static void client_drop(struct store_daemon *daemon, struct store_client *client)
 {
@@ -66,6 +69,34 @@ plasmon_status_t clients_error(struct store_client *client,
 
     (void)snprintf(answer.text, sizeof(answer.text), "%.255s", text);
     return store_link_send(&client->link, &answer, NULL, 0);
+}
+
+/* New descriptors have the lowest number that is free. Is that one of those kept for workers? */
+static bool files_are_kept_from(int fd)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return false;
+    }
+    return (rlim_t)fd + pl_min_u64(FILES_KEPT, limit.rlim_cur / 4) >= limit.rlim_cur;
+}
+
+plasmon_status_t clients_files_check(const struct store_daemon *daemon)
+{
+    int lowest =
+        daemon->options->embedded ? -1 : fcntl(daemon->listen_fd, F_DUPFD_CLOEXEC, 3);
+    bool low = lowest >= 0 ? files_are_kept_from(lowest) : errno == EMFILE;
+
+    pl_fd_close(&lowest);
+    return low && !daemon->options->embedded ? PLASMON_ELIMIT : PLASMON_OK;
+}
+
+static plasmon_status_t few_files(struct store_client *client,
+                                  const struct store_control *message)
+{
+    (void)clients_error(client, message, PLASMON_ELIMIT, STORE_FEW_FILES);
+    return PLASMON_ELIMIT;
 }
 
 /* ----------------------------------------------------------------------------- requests */
@@ -120,6 +151,9 @@ static plasmon_status_t client_hello(struct store_daemon *daemon,
     before = client_before(daemon, client, message);
     if (before != NULL) {
         return client_again(daemon, client, before);
+    }
+    if (clients_files_check(daemon) != PLASMON_OK) {
+        return few_files(client, message);
     }
     status = store_host_add_reader(&daemon->host, (uint64_t)client->pid, &client->reader);
     if (status != PLASMON_OK) {
@@ -178,6 +212,9 @@ static plasmon_status_t client_get_lane(struct store_daemon *daemon,
     if (message->host_device >= daemon->host.device_count) {
         return clients_error(client, message, PLASMON_ENOENT,
                              "no such device on this host");
+    }
+    if (clients_files_check(daemon) != PLASMON_OK) {
+        return clients_error(client, message, PLASMON_ELIMIT, STORE_FEW_FILES);
     }
     status =
         store_lanes_take(&daemon->host, message->host_device, client->reader, &lane, &made);
@@ -408,6 +445,11 @@ static void listener_ready(struct store_daemon *daemon, struct store_source *sou
                        (unsigned)geteuid(), (unsigned)peer.uid);
         pl_warn("store", "refused a client of user %u", (unsigned)peer.uid);
         refuse(fd, PLASMON_EAUTH, text);
+        return;
+    }
+    if (files_are_kept_from(fd)) {
+        pl_warn("store", "a client is refused: %s", STORE_FEW_FILES);
+        refuse(fd, PLASMON_ELIMIT, STORE_FEW_FILES);
         return;
     }
     strangers_limit(daemon);

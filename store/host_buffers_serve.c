@@ -88,6 +88,9 @@ plasmon_status_t host_buffers_get(struct store_daemon *daemon, struct store_clie
     if (!client->greeted) {
         return clients_error(client, message, PLASMON_EINVAL, "hello comes first");
     }
+    if (clients_files_check(daemon) != PLASMON_OK) {
+        return clients_error(client, message, PLASMON_ELIMIT, STORE_FEW_FILES);
+    }
     status =
         store_host_buffers_make(&daemon->host, client->reader, message->chunk_id,
                                 message->bytes, present_workers(daemon), &buffer, &err);

@@ -5,7 +5,10 @@
 #include <link.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -249,6 +252,90 @@ TEST(a_log_that_cannot_be_written_is_named)
                             "--cpu-devices", "1", "--gpus", "none") != 0);
     ASSERT_CONTAINS(said, folder);
     ASSERT_EQ(cluster_count(""), 0);
+}
+
+/* -------------------------------------------------------------------------- descriptors */
+
+/*
+ * A client that has memory mapped, from the byte that it is sent by `go` to that by `hold`; ends
+ * with 0 if all was well. Before this process has one.
+ */
+static pid_t client_start(int go, int up, int hold)
+{
+    enum { BYTES = 1 << 20 };
+    struct plasmon_shape shape = cluster_vector(PLASMON_U8, BYTES);
+    static uint8_t from[BYTES], to[BYTES];
+    struct plasmon_client *client;
+    struct plasmon_ref *ref;
+    char byte = 0;
+    pid_t pid = fork();
+
+    ASSERT_TRUE(pid >= 0);
+    if (pid > 0) {
+        return pid;
+    }
+    ASSERT_EQ(read(go, &byte, 1), 1);
+    client = started_join();
+    memset(from, (int)getpid(), BYTES);
+    CLUSTER_OK(plasmon_put(client, from, &shape, NULL, &ref));
+    CLUSTER_OK(plasmon_get(client, ref, to, BYTES, CLUSTER_WAIT_MS));
+    ASSERT_EQ(memcmp(from, to, BYTES), 0);
+    ASSERT_EQ(write(up, "x", 1), 1);
+    (void)!read(hold, &byte, 1);
+    plasmon_finish(client);
+    _exit(0);
+}
+
+/* What a worker sends with a descriptor must come, or it is replaced; and that takes some, too. */
+TEST(clients_do_not_take_the_descriptors_that_workers_need)
+{
+    enum { CLIENTS = 24 };
+    struct plasmon_client *client;
+    int go[2], up[2], hold[2], status;
+    struct rlimit few;
+    pid_t store, pids[CLIENTS];
+    char path[256], byte;
+
+    test_expect_log(); /* that some are refused */
+    test_set_timeout(120);
+    started_begin();
+    (void)snprintf(path, sizeof(path), "%s/plasmon-%u", cluster_folder(),
+                   (unsigned)getuid());
+    ASSERT_EQ(mkdir(path, 0700), 0);
+    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", started_address());
+    store =
+        STARTED_DAEMON("store.log", "plasmon-store", "--head", started_address(),
+                       "--cpu-devices", "1", "--gpus", "none", "--device-memory", "512M");
+    ASSERT_EQ(pipe(go), 0);
+    ASSERT_EQ(pipe(up), 0);
+    ASSERT_EQ(pipe(hold), 0);
+    for (int i = 0; i < CLIENTS; i++) {
+        pids[i] = client_start(go[0], up[1], hold[0]);
+    }
+    client = started_join_knowing(started_address(), 1);
+    started_wait_devices(client, 1);
+    ASSERT_EQ(prlimit(store, RLIMIT_NOFILE, NULL, &few), 0);
+    few.rlim_cur = few.rlim_max = 80; /* it has some thirty, and a client takes four */
+    ASSERT_EQ(prlimit(store, RLIMIT_NOFILE, &few, NULL), 0);
+    for (int i = 0; i < CLIENTS; i++) {
+        ASSERT_EQ(write(go[1], "x", 1), 1);
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        ASSERT_EQ(read(up[0], &byte, 1), 1);
+    }
+    /* the device grows, by memory that comes with descriptors: its worker is the first still */
+    CLUSTER_OK(plasmon_flush(client));
+    (void)cluster_fill(client, 300 << 18, 1, 0);
+    cluster_expect_all(client, cluster_fill(client, 10, 2, 0), 10, 2);
+    ASSERT_EQ(started_status(client, "", "restarts"), 0);
+    for (int i = 0; i < CLIENTS; i++) {
+        ASSERT_EQ(write(hold[1], "x", 1), 1);
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        ASSERT_EQ(waitpid(pids[i], &status, 0), pids[i]);
+        ASSERT_EQ(status, 0);
+    }
+    plasmon_finish(client);
 }
 
 TEST_MAIN()
