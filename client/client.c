@@ -46,7 +46,11 @@ plasmon_status_t client_enter(const struct plasmon_client *client)
         return error_set(
             PLASMON_EFORKED,
             "this client was made before fork(): its threads and sockets are the "
-            "parent's. Call plasmon_abandon() and plasmon_init() here");
+            "parent's. Call plasmon_abandon() here; a child that is to have a client of "
+            "its own "
+            "is forked before the first plasmon_init() or after the last plasmon_finish(), "
+            "or "
+            "calls exec()");
     }
     return PLASMON_OK;
 }
@@ -639,6 +643,13 @@ static plasmon_status_t client_create(const struct plasmon_options *user_options
 
     if (out_client == NULL) {
         return error_set(PLASMON_EINVAL, "out_client is NULL");
+    }
+    if (rpc_inherited()) {
+        return error_set(
+            PLASMON_EFORKED,
+            "this process was forked while its parent had a client, and gRPC, which "
+            "was in use there, cannot be used here: fork before the first "
+            "plasmon_init() or after the last plasmon_finish(), or exec() a program");
     }
     status = take_options(user_options, &options);
     if (status != PLASMON_OK) {

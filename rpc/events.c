@@ -27,7 +27,8 @@ struct epolls {
 };
 
 static pthread_mutex_t events_lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned events_users; /* guarded */
+static unsigned events_users; /* guarded, and atomic for note_fork() */
+static bool events_inherited; /* set in the child of a fork, before it has threads */
 static int events_last = -1;  /* guarded; while there are no users, too */
 static int events_fd   = -1;  /* atomic */
 
@@ -85,7 +86,8 @@ void rpc_events_init(void)
     struct epolls before, now;
 
     (void)pthread_mutex_lock(&events_lock);
-    if (events_users++ > 0) {
+    /* counted before gRPC begins and until it has ended: a fork meanwhile copies it, too */
+    if (__atomic_fetch_add(&events_users, 1, __ATOMIC_RELAXED) > 0) {
         grpc_init();
     } else {
         find_epolls(&before);
@@ -166,11 +168,32 @@ static void shut_down(int epoll)
 void rpc_events_finish(void)
 {
     (void)pthread_mutex_lock(&events_lock);
-    if (--events_users > 0) {
+    if (events_users > 1) {
         grpc_shutdown();
     } else {
         __atomic_store_n(&events_fd, -1, __ATOMIC_RELAXED);
         shut_down(events_last);
     }
+    (void)__atomic_fetch_sub(&events_users, 1, __ATOMIC_RELAXED);
     (void)pthread_mutex_unlock(&events_lock);
+}
+
+/* ------------------------------------------------------------------------------- fork */
+
+static void note_fork(void)
+{
+    if (__atomic_load_n(&events_users, __ATOMIC_RELAXED) > 0) {
+        events_inherited = true;
+    }
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL,
+                         note_fork); /* without memory: such a child is not warned */
+}
+
+bool rpc_events_inherited(void)
+{
+    return events_inherited;
 }

@@ -61,6 +61,7 @@ int rpc_events_fd(void);
 /* Start and end of gRPC, which find it. */
 void rpc_events_init(void);
 void rpc_events_finish(void);
+bool rpc_events_inherited(void);
 
 /* ------------------------------------------------------------------ status and metadata */
 

@@ -48,3 +48,8 @@ void rpc_finish(void)
 {
     rpc_events_finish();
 }
+
+bool rpc_inherited(void)
+{
+    return rpc_events_inherited();
+}

@@ -208,5 +208,11 @@ plasmon_status_t rpc_loopback_loop_create(struct rpc_loop **out_loop) PL_MUST_CH
 /* Once a process, before anything else; counted. */
 void rpc_init(void);
 void rpc_finish(void);
+/*
+ * This process, or one that it was forked from, is the child of one that gRPC was in use in: its
+ * threads are not here, and its epoll descriptor is the parent's, too. rpc_init() would do nothing,
+ * and a loop ends the process.
+ */
+bool rpc_inherited(void);
 
 #endif

@@ -27,8 +27,12 @@
  * text of its last failure: what was wrong, where, what to do. Outputs are set on success only.
  *
  * Threads: all calls are thread-safe. The order of tasks that several threads submit is the order
- * in which their calls took the client's lock. After fork() every call in the child answers
- * PLASMON_EFORKED; only plasmon_abandon() frees the handle there.
+ * in which their calls took the client's lock.
+ *
+ * fork(): every call in a child that was forked while there was a client answers PLASMON_EFORKED,
+ * plasmon_init() included; only plasmon_abandon() frees the handle there. Such a child may exec().
+ * To have clients in several processes, fork before the first plasmon_init(), or after the last
+ * plasmon_finish().
  */
 #ifndef PLASMON_PLASMON_H
 #define PLASMON_PLASMON_H
@@ -180,8 +184,8 @@ struct plasmon_options {
  *
  * @param options     Borrowed; NULL for defaults.
  * @param out_client  Set on success. Owned; ends with plasmon_finish().
- * @return PLASMON_OK, ECONNECT, EAUTH, EVERSION, ENOENT (programs not found), ETIMEDOUT, EINVAL.
- *     plasmon_error(NULL) has the text.
+ * @return PLASMON_OK, ECONNECT, EAUTH, EVERSION, ENOENT (programs not found), ETIMEDOUT, EINVAL,
+ *     EFORKED (a child of a process that had a client when it forked). plasmon_error(NULL) has the text.
  */
 PLASMON_API
 plasmon_status_t plasmon_init(const struct plasmon_options *options,

@@ -411,6 +411,32 @@ TEST(a_forked_child_is_told_so)
     plasmon_finish(client);
 }
 
+static void use_one_client(void)
+{
+    struct plasmon_client *client = cluster_start(1);
+    struct plasmon_ref *x         = cluster_put(client, 10, 0, PLASMON_ANYWHERE);
+
+    cluster_expect_ramp(client, x, 10, 0, 1);
+    plasmon_finish(client);
+}
+
+TEST(a_child_that_was_forked_between_clients_has_its_own)
+{
+    int status;
+    pid_t pid;
+
+    use_one_client();
+    pid = fork();
+    ASSERT_TRUE(pid >= 0);
+    if (pid == 0) {
+        use_one_client();
+        exit(0);
+    }
+    use_one_client(); /* beside the child */
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 TEST(a_failure_names_the_first_task_that_failed)
 {
     struct plasmon_client *client = cluster_start(2);

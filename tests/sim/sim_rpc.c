@@ -192,6 +192,11 @@ void rpc_finish(void)
 {
 }
 
+bool rpc_inherited(void)
+{
+    return false;
+}
+
 plasmon_status_t rpc_loop_create(struct rpc_loop **out_loop)
 {
     struct rpc_loop **kept = pl_vec_push(&loops);

@@ -365,6 +365,11 @@ static int in_child(struct plasmon_client *client, struct plasmon_ref *ref)
         return 3;
     }
     plasmon_abandon(client);
+    /* gRPC is the parent's, too: its loop would end this process */
+    if (plasmon_init(NULL, &client) != PLASMON_EFORKED ||
+        strstr(plasmon_error(NULL), "fork before") == NULL) {
+        return 4;
+    }
     return 0;
 }
 
