@@ -96,14 +96,22 @@ void arena_bin_remove(struct store_arena *arena, struct arena_block *block)
 
 /* ------------------------------------------------------------------------------- search */
 
-/* Where an allocation would lie in this free block; false: it does not fit. */
+/*
+ * Where an allocation would lie in this free block; false: it does not fit. At the end from which its
+ * pool does not grow: what is left at the growing end becomes one hole with the next chunk.
+ */
 static bool block_fits(const struct arena_block *block, uint64_t bytes,
                        uint64_t *out_offset)
 {
-    uint64_t at = pl_round_up(block->offset, arena_alignment_of(bytes));
+    uint64_t alignment = arena_alignment_of(bytes);
+    uint64_t end       = block->offset + block->bytes;
 
-    *out_offset = at;
-    return at + bytes <= block->offset + block->bytes;
+    if (block->bytes < bytes) {
+        return false;
+    }
+    *out_offset = block->pool == 0 ? pl_round_up(block->offset, alignment)
+                                   : (end - bytes) / alignment * alignment;
+    return block->pool == 0 ? *out_offset + bytes <= end : *out_offset >= block->offset;
 }
 
 /* The smallest one that fits of the first FIT_LOOKS; if none of them does and `all`, the first of the rest. */

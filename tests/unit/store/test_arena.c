@@ -377,6 +377,38 @@ TEST(with_what_is_missing_at_its_end_a_pool_has_room)
     store_arena_destroy(arena);
 }
 
+/*
+ * Chunks are larger than what is missing: what they leave is used with the next one, at whichever
+ * end the pool grows, so arrays of one size fill a device.
+ */
+TEST(blocks_of_one_size_fill_chunks_at_either_end)
+{
+    static const uint64_t sizes[] = {40 * MIB, 33 * MIB + 12345, 10 * MIB, 9 * MIB + 4097};
+    const uint64_t chunk = 64 * MIB, total = 1024 * MIB;
+
+    for (size_t i = 0; i < 2 * PL_COUNT(sizes); i++) {
+        uint64_t bytes   = sizes[i / 2];
+        uint32_t pool    = (uint32_t)(i % 2);
+        uint64_t aligned = pl_round_up(store_arena_rounded(bytes), align_of(bytes));
+        uint64_t have = 0, count = 0, offset;
+        struct store_arena *arena;
+
+        ASSERT_OK(store_arena_create(&arena));
+        for (; have <= total; have += chunk) {
+            while (store_arena_alloc(arena, pool, bytes, &offset) == PLASMON_OK) {
+                count++;
+            }
+            if (have < total) {
+                ASSERT_TRUE(store_arena_missing(arena, pool, bytes) <= chunk);
+                ASSERT_OK(store_arena_add(arena, pool,
+                                          pool == 0 ? have : total - have - chunk, chunk));
+            }
+        }
+        ASSERT_TRUE(count >= total / aligned - 1);
+        store_arena_destroy(arena);
+    }
+}
+
 TEST(a_first_chunk_of_what_is_missing_has_room_for_a_large_block)
 {
     const uint64_t top   = 1ull << 40;
