@@ -65,7 +65,9 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
         if (buffer == NULL) {
             failure =
                 head_failure_create(PLASMON_ELIMIT, 0, 0,
-                                    "the object table of device %u is full", device->index);
+                                    "the object table of device %u is full (%d objects); "
+                                    "release some refs",
+                                    device->index, HEAD_SLOTS_MAX);
         }
     }
     if (buffer == NULL) {

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -343,6 +344,25 @@ static uint64_t cpu_memory_default(uint32_t count)
     return pl_max_u64(pl_ram().total / 4 / count, 64u << 20) & ~((2ull << 20) - 1);
 }
 
+/* No start of a worker would go better than the first. */
+static plasmon_status_t address_space_check(uint64_t bytes, struct pl_err *err)
+{
+    uint64_t wanted = arena_bytes_of(bytes);
+    char asked[32], allowed[32];
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
+        limit.rlim_cur > wanted) {
+        return PLASMON_OK;
+    }
+    return pl_err_set(
+        err, PLASMON_ELIMIT,
+        "the worker of a CPU device needs %s of address space for its memory "
+        "alone, and no process may have more than %s here (`ulimit -v`): raise "
+        "that, or give less --device-memory",
+        pl_format_bytes(wanted, asked), pl_format_bytes(limit.rlim_cur, allowed));
+}
+
 static plasmon_status_t cpus_add(struct store_daemon *daemon, uint32_t count,
                                  struct pl_err *err)
 {
@@ -360,6 +380,9 @@ static plasmon_status_t cpus_add(struct store_daemon *daemon, uint32_t count,
                           "%s of RAM; without the option they share a quarter of it",
                           pl_format_bytes(bytes, asked),
                           pl_format_bytes(pl_ram().total, there));
+    }
+    if (count > 0) {
+        status = address_space_check(bytes, err);
     }
     for (uint32_t i = 0; i < count && status == PLASMON_OK; i++) {
         status = store_host_add_device(&daemon->host, DEVICE_CPU, i, bytes,

@@ -237,6 +237,24 @@ TEST(a_matrix_that_finds_no_room_is_an_error_that_names_the_file)
     ASSERT_CONTAINS(said, "/dev/full");
 }
 
+/* At once, and not when each worker has been started ten times. */
+TEST(a_limit_of_address_space_that_is_too_low_is_named)
+{
+    char said[4096];
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    test_skip("a sanitizer wants terabytes of address space");
+#endif
+    started_begin();
+    ASSERT_TRUE(
+        STARTED_RUN(said, sizeof(said), "/bin/sh", "-c",
+                    "ulimit -v 2000000; exec \"$PLASMON_BIN_DIR/plasmon\" start --head "
+                    "--gpus none --cpu-devices 1 --device-memory 2G") != 0);
+    ASSERT_CONTAINS(said, "2.0 GiB of address space");
+    ASSERT_CONTAINS(said, "ulimit -v");
+    ASSERT_EQ(cluster_count(""), 0);
+}
+
 TEST(a_log_that_cannot_be_written_is_named)
 {
     char said[4096], folder[256];
