@@ -2,11 +2,10 @@
  * Plasmon: objects in device memory, functions that run where the objects are.
  *
  *     struct plasmon_client *px;
- *     plasmon_init(NULL, &px);                                      // a private cluster, or PLASMON_ADDRESS
- *     plasmon_put(px, data, &shape, NULL, &a);                      // host bytes -> an object on some device
- *     plasmon_submit(px, &call, &c, NULL);                          // returns at once with a ref
- *                                                                   to the result
- *     plasmon_get(px, c, out, bytes, PLASMON_FOREVER);              // waits and copies out
+ *     plasmon_init(NULL, &px);                              // a private cluster, or PLASMON_ADDRESS
+ *     plasmon_put(px, data, &shape, NULL, &a);              // host bytes -> an object on some device
+ *     plasmon_submit(px, &call, &c, NULL);                  // returns at once with a ref to the result
+ *     plasmon_get(px, c, out, bytes, PLASMON_FOREVER);      // waits and copies out
  *
  * Words
  *   object   bytes with a dtype and a shape of up to 8 dimensions, written once, then only read
@@ -185,7 +184,8 @@ struct plasmon_options {
  * @param options     Borrowed; NULL for defaults.
  * @param out_client  Set on success. Owned; ends with plasmon_finish().
  * @return PLASMON_OK, ECONNECT, EAUTH, EVERSION, ENOENT (programs not found), ETIMEDOUT, EINVAL,
- *     EFORKED (a child of a process that had a client when it forked). plasmon_error(NULL) has the text.
+ *     EFORKED (a child of a process that had a client when it forked). plasmon_error(NULL) has the
+ *     text.
  */
 PLASMON_API
 plasmon_status_t plasmon_init(const struct plasmon_options *options,
@@ -270,8 +270,7 @@ plasmon_status_t plasmon_put(struct plasmon_client *client, const void *data,
                              const struct plasmon_shape *shape,
                              const struct plasmon_put_options *options,
                              struct plasmon_ref **out_ref);
-/*
- * *
+/**
  * Wait for the object and copy it to host memory, in C order.
  *
  * @param bytes       Capacity of `data`; at least the object's size (ESHAPE otherwise).
@@ -342,8 +341,7 @@ plasmon_status_t plasmon_release(struct plasmon_client *client, struct plasmon_r
 PLASMON_API
 plasmon_status_t plasmon_publish(struct plasmon_client *client, const char *name,
                                  struct plasmon_ref *ref);
-/*
- * *
+/**
  * A ref to the version published under `name`. Writing to it makes a version of one's own.
  *
  * That version may have been published before it was made. Then the ref is pending until whatever
@@ -378,16 +376,16 @@ plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
  *         use(out);
  *     }
  *
- * OWNERSHIP   The memory is the caller's until plasmon_host_free(), at the latest plasmon_finish().
- * Its content is not defined at first. WHEN A COPY IS ON ITS WAY, its range belongs to it: from the
- * call that starts it until its ref is ready or failed - plasmon_wait(),
- *             plasmon_on_ready() or plasmon_ready_fd() tell. A put's range may be read meanwhile,
- *             and put again; a get's not even that. A call that would break this fails with EBUSY
- *             and starts nothing. (A session that dies fails all refs at once, with ECLOSED or
- *             EHEADLOST, and says nothing about copies on the devices: the bytes are undefined
- *             then.)
- * plasmon_put() AND plasmon_get() (that waits for ever) of more than 256 KiB of it go the same way
- * on a GPU, and return when the copy is over.
+ * OWNERSHIP   The memory is the caller's until plasmon_host_free(), at the latest
+ *             plasmon_finish(). Its content is not defined at first.
+ * ON ITS WAY  A copy has its range from the call that starts it until its ref is ready or failed:
+ *             plasmon_wait(), plasmon_on_ready() or plasmon_ready_fd() tell. A put's range may be
+ *             read meanwhile, and put again; a get's not even that. A call that would break this
+ *             fails with EBUSY and starts nothing. (A session that dies fails all refs at once,
+ *             with ECLOSED or EHEADLOST, and says nothing about copies on the devices: the bytes
+ *             are undefined then.)
+ * PUT, GET    plasmon_put() and plasmon_get() (that waits for ever) of more than 256 KiB of it go
+ *             the same way on a GPU, and return when the copy is over.
  * FAILURES    A worker that dies is replaced, and the copies that were not done are done again. The
  *             memory stays. So it does when the store dies; if all its workers died, too, it is
  *             ordinary memory from then on.
@@ -396,10 +394,12 @@ plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
  *             devices have let go of it, which they do when they have nothing to do;
  *             plasmon_host_alloc() waits a second for that.
  * SPEED       Allocating costs about a quarter of a second a GiB: do it once. Few large pieces; at
- * most 1024 on a host. WITHOUT A DEVICE on this host, and with devices of other hosts, the same
- * calls do the same by the ordinary ways, and cost what those do. fork() The child shares the
- * memory's bytes with the parent and may neither free it nor start copies; plasmon_abandon() unmaps
- * it. Threads Any. Many copies may be on their way at once.
+ *             most 1024 on a host.
+ * NO DEVICE   Without a device on this host, and with devices of other hosts, the same calls do the
+ *             same by the ordinary ways, and cost what those do.
+ * FORK        The child shares the memory's bytes with the parent and may neither free it nor start
+ *             copies; plasmon_abandon() unmaps it.
+ * THREADS     Any. Many copies may be on their way at once.
  *
  * @param out_data  Set on success: page-aligned.
  * @return PLASMON_OK, EINVAL (0 bytes; in a callback), ELIMIT, ENOMEM (also: a device cannot
@@ -409,8 +409,7 @@ plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
 PLASMON_API
 plasmon_status_t plasmon_host_alloc(struct plasmon_client *client, size_t bytes,
                                     void **out_data);
-/*
- * *
+/**
  * Free what plasmon_host_alloc() gave, by the same address. NULL is fine.
  *
  * @return PLASMON_OK, EBUSY (copies are on their way: nothing is freed), EINVAL (not such an
@@ -521,8 +520,7 @@ plasmon_status_t plasmon_submit(struct plasmon_client *client,
 
 /* -------------------------------------------------------------------- record and replay */
 
-/*
- * *
+/**
  * A recorded sequence of calls, sent once and launched many times by one small message each (docs/graphs.md).
  *
  *     plasmon_graph_begin(px, &graph);
@@ -580,8 +578,7 @@ plasmon_status_t plasmon_graph_begin(struct plasmon_client *client,
 PLASMON_API
 plasmon_status_t plasmon_graph_end(struct plasmon_client *client,
                                    struct plasmon_graph *graph);
-/*
- * *
+/**
  * Run it once more. Returns at once, like plasmon_submit().
  *
  * @param bindings  Borrowed; NULL with count 0: on the refs of the recording.
@@ -668,10 +665,8 @@ plasmon_status_t plasmon_submit_index(struct plasmon_client *client,
  * All-reduce and the like over arrays on many devices (docs/collectives.md): one task each, by one
  * message. The bytes go from device to device, and each device does its share.
  *
- *     plasmon_all_reduce(px, PLASMON_REDUCE_AVG, gradients, 4, NULL, averages, NULL);    // four
- *                                                                                        refs, one
- *                                                                                        on each
- *                                                                                        device
+ *     plasmon_all_reduce(px, PLASMON_REDUCE_AVG, gradients, 4, NULL, averages, NULL);
+ *                                                    // four refs, one on each device
  *
  * MEMBERS   `count` refs, views too, of one dtype and one shape; usually one on each device, but
  *           any place will do. Parts (gather, scatter, all-to-all) are along the first dimension.
@@ -686,7 +681,7 @@ plasmon_status_t plasmon_submit_index(struct plasmon_client *client,
  *           sizes, devices or routes: the same members give the same bits, in all results. AVG is
  *           the sum times 1/count, both rounded to the dtype.
  * DTYPES    Moving: all. Reducing: f16, bf16, f32, f64; i32, i64 (no AVG); c64, c128 (SUM, PROD).
- * 16-bit floats are rounded after each step.
+ *           16-bit floats are rounded after each step.
  * FUTURES   A collective succeeds or fails as a whole: what fails one result fails all of them,
  *           with the first cause. plasmon_cancel() of one result cancels all. An input that fails
  *           fails it, with EDEPENDENCY.
@@ -912,8 +907,7 @@ PLASMON_API
 plasmon_status_t plasmon_function_library(struct plasmon_client *client, const char *name,
                                           const char *path, const char *symbol,
                                           const char *signature);
-/*
- * *
+/**
  * Wait until one device of each kind that the function is for has compiled (loaded) it.
  *
  * @return PLASMON_OK, ECOMPILE (plasmon_error has the log), ENOFUNCTION, ENOTSUP or EPERM (no
