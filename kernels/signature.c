@@ -4,6 +4,8 @@
  */
 #include "kernels/signature_int.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -142,6 +144,11 @@ static plasmon_status_t check_scalar(const struct kernel_function *self,
         low  = slot->dtype % 2 == 0 ? -(INT64_C(1) << (bits - 1)) : 0;
         high = slot->dtype % 2 == 0 ? (INT64_C(1) << (bits - 1)) - 1
                                     : (INT64_C(1) << bits) - 1;
+    } else if (slot->dtype == PL_F32 && isfinite(scalar.f) &&
+               fabs(scalar.f) > (double)FLT_MAX) {
+        return pl_err_set(err, PLASMON_EINVAL, "%s: %s is %g, needs %g to %g, or inf (f32)",
+                          self->name, slot->name, scalar.f, -(double)FLT_MAX,
+                          (double)FLT_MAX);
     } else {
         return PLASMON_OK;
     }

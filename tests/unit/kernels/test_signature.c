@@ -2,6 +2,8 @@
 #include "kernels/signature.h"
 #include "tests/harness/test.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -117,6 +119,26 @@ TEST(a_wrong_call_names_argument_given_and_expected)
     ASSERT_STR(err.text, "saxpy: a is 128, needs -128 to 127 (i8)");
     a.i = -128;
     ASSERT_OK(kernel_check(&s->function, args, 2, &a, 1, &err));
+    kernel_signature_destroy(s);
+}
+
+TEST(a_number_that_f32_cannot_hold_is_refused_and_infinity_is_one)
+{
+    struct kernel_signature *s  = parsed("f(inout f32[n] y, f32 a, f64 b)");
+    struct kernel_arg_shape arg = given(KERNEL_INOUT, PL_F32, 1, 4, 0);
+    union kernel_scalar ab[]    = {{.f = 1e300}, {.f = 1e300}};
+    struct pl_err err           = {0};
+
+    ASSERT_STATUS(kernel_check(&s->function, &arg, 1, ab, 2, &err), PLASMON_EINVAL);
+    ASSERT_STR(err.text, "f: a is 1e+300, needs -3.40282e+38 to 3.40282e+38, or inf (f32)");
+    ab[0].f = -1e39;
+    ASSERT_STATUS(kernel_check(&s->function, &arg, 1, ab, 2, &err), PLASMON_EINVAL);
+    ab[0].f = -(double)FLT_MAX;
+    ASSERT_OK(kernel_check(&s->function, &arg, 1, ab, 2, &err));
+    ab[0].f = (double)INFINITY;
+    ASSERT_OK(kernel_check(&s->function, &arg, 1, ab, 2, &err));
+    ab[0].f = (double)NAN;
+    ASSERT_OK(kernel_check(&s->function, &arg, 1, ab, 2, &err));
     kernel_signature_destroy(s);
 }
 
