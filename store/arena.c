@@ -19,12 +19,11 @@
 
 #include "base/alloc.h"
 
-#define PAGE_FROM       (64u << 10)
-#define PAGE            4096u
-#define LARGE_FROM      (16u << 20)
-#define LARGE_ALIGNMENT (2u << 20)
-#define OFFSET_MAX      (1ull << 47)
-#define SLAB_BLOCKS     512u
+#define PAGE_FROM   (64u << 10)
+#define PAGE        4096u
+#define LARGE_FROM  (16u << 20)
+#define OFFSET_MAX  (1ull << 47)
+#define SLAB_BLOCKS 512u
 
 uint64_t store_arena_rounded(uint64_t bytes)
 {
@@ -33,7 +32,7 @@ uint64_t store_arena_rounded(uint64_t bytes)
 
 uint64_t arena_alignment_of(uint64_t rounded)
 {
-    return rounded >= LARGE_FROM ? LARGE_ALIGNMENT : ARENA_UNIT;
+    return rounded >= LARGE_FROM ? STORE_ARENA_ALIGNMENT : ARENA_UNIT;
 }
 
 /* ------------------------------------------------------------------------------- blocks */

@@ -20,7 +20,8 @@
 #include "base/base.h"
 #include "base/vec.h"
 
-#define STORE_ARENA_POOLS 2u
+#define STORE_ARENA_POOLS     2u
+#define STORE_ARENA_ALIGNMENT (2u << 20) /* of large blocks */
 
 struct store_arena;
 struct store_arena_stats {

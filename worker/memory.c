@@ -405,6 +405,15 @@ plasmon_status_t worker_memory_take_chunks(struct worker_memory *memory, struct 
     return status == PLASMON_OK ? grown_take(memory, err) : status;
 }
 
+/* Of the arena, and of what the device may use. */
+static uint64_t bytes_left(const struct worker_memory *memory)
+{
+    uint64_t arena = memory->high_start - pl_min_u64(memory->low_end, memory->high_start);
+    uint64_t limit = memory->bytes_max - pl_min_u64(memory->bytes_used, memory->bytes_max);
+
+    return memory->bytes_max == 0 ? arena : pl_min_u64(arena, limit);
+}
+
 static plasmon_status_t grow_by(struct worker_memory *memory, uint32_t pool, uint64_t bytes)
 {
     struct store_table *table    = memory->shared->tables[memory->shared->host_device];
@@ -414,10 +423,7 @@ static plasmon_status_t grow_by(struct worker_memory *memory, uint32_t pool, uin
                                     .bytes           = bytes};
     plasmon_status_t status;
 
-    if (bytes > memory->high_start - pl_min_u64(memory->low_end, memory->high_start) ||
-        (memory->bytes_max != 0 &&
-         bytes > memory->bytes_max - pl_min_u64(memory->bytes_used, memory->bytes_max)) ||
-        table->chunk_count >= STORE_CHUNK_MAX) {
+    if (bytes > bytes_left(memory) || table->chunk_count >= STORE_CHUNK_MAX) {
         return PLASMON_EDEVMEM;
     }
     message.offset = pool == 1 ? memory->high_start - bytes : memory->low_end;
@@ -447,14 +453,24 @@ plasmon_status_t worker_memory_grow(struct worker_memory *memory, uint32_t pool,
 {
     uint64_t granularity = device_get_info(memory->device)->chunk_granularity;
     uint64_t needed      = pl_round_up(bytes, granularity);
+    uint64_t left        = bytes_left(memory) / granularity * granularity;
     uint64_t usual =
         memory->bytes_used < CHUNK_SMALL_TOTAL ? CHUNK_SMALL_BYTES : CHUNK_LARGE_BYTES;
-    uint64_t size = pl_max_u64(usual, needed);
+    uint64_t size;
     plasmon_status_t status;
 
     if (memory->growing) {
         return PLASMON_EAGAIN;
     }
+    /*
+     * The first chunk of this pool is asked for with room to align, because nobody knows where it
+     * begins; a block as large as the device may lie well in what there is.
+     */
+    if (pool == 1 && left > 0 && needed > left &&
+        needed - left < STORE_ARENA_ALIGNMENT + granularity) {
+        needed = left;
+    }
+    size = pl_max_u64(usual, needed);
     while ((status = grow_by(memory, pool, size)) == PLASMON_EDEVMEM && size > needed) {
         size = pl_max_u64(pl_round_up(size / 2, granularity), needed);
     }

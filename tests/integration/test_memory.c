@@ -228,4 +228,52 @@ TEST(a_device_that_results_have_filled_takes_puts)
     plasmon_finish(px);
 }
 
+#ifndef MEMORY_OF_A_GPU
+/* Arrays as large as the device, and such that are put on it when nothing else has been there. */
+TEST(an_empty_device_takes_puts_that_fill_it)
+{
+    static const uint64_t less[] = {0, 64 << 10, (1 << 20) + 12345, 40 << 20};
+
+    for (size_t i = 0; i < PL_COUNT(less); i++) {
+        struct plasmon_client *px  = start();
+        uint64_t bytes             = device_bytes - less[i];
+        struct plasmon_shape shape = {PLASMON_U8, 1, {(int64_t)bytes}};
+        uint8_t *data              = calloc(1, bytes);
+        struct plasmon_ref *x;
+
+        ASSERT_TRUE(data != NULL);
+        data[bytes - 1] = 17;
+        PX_OK(px, plasmon_put(px, data, &shape, NULL, &x));
+        data[bytes - 1] = 0;
+        PX_OK(px, plasmon_get(px, x, data, bytes, WAIT_MS));
+        ASSERT_EQ(data[bytes - 1], 17);
+        free(data);
+        plasmon_finish(px);
+    }
+}
+
+/* What is left of a chunk is used with the next one. */
+TEST(puts_of_one_size_fill_a_device)
+{
+    enum { BYTES = 40 << 20, COUNT = 6 };
+    struct plasmon_client *px  = start();
+    struct plasmon_shape shape = {PLASMON_U8, 1, {BYTES}};
+    uint8_t *data              = calloc(1, BYTES);
+    struct plasmon_ref *x[COUNT];
+
+    ASSERT_TRUE(data != NULL && device_bytes / BYTES == COUNT);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        data[i] = 1;
+        PX_OK(px, plasmon_put(px, data, &shape, NULL, &x[i]));
+    }
+    for (uint32_t i = 0; i < COUNT; i++) {
+        PX_OK(px, plasmon_get(px, x[i], data, BYTES, WAIT_MS));
+        ASSERT_EQ(data[i], 1);
+        ASSERT_EQ(data[i + 1], 0);
+    }
+    free(data);
+    plasmon_finish(px);
+}
+#endif
+
 TEST_MAIN()
