@@ -109,9 +109,16 @@ static struct head_task *spill_of(const struct head_buffer *buffer)
                : NULL;
 }
 
-static bool may_be_taken(struct head_buffer *buffer, const struct head_task *spill)
+/*
+ * Its spill may have been planned for what comes back, into the room that new values leave to that:
+ * then a new value that got the memory would be one too many, and nothing could come back any more.
+ */
+static bool may_be_taken(struct head_buffer *buffer, const struct head_task *spill,
+                         enum head_spill_for purpose)
 {
-    return spill != NULL ? pl_list_empty(&buffer->instances) && buffer->refs == 1
+    return spill != NULL ? pl_list_empty(&buffer->instances) && buffer->refs == 1 &&
+                               (purpose == HEAD_SPILL_FOR_RETURN ||
+                                head_spill_room_free(spill->spilled->device->spill, 0))
                          : buffer->uses == 0 && head_spill_lies_still(buffer) &&
                                !has_failed(buffer) && !head_spill_droppable(buffer);
 }
@@ -120,7 +127,8 @@ static bool may_be_taken(struct head_buffer *buffer, const struct head_task *spi
  * The least recently used of those that are enough, rather one that is on its way already; else the
  * largest.
  */
-static struct head_buffer *victim(struct head_core *core, const struct head_device *device)
+static struct head_buffer *victim(struct head_core *core, const struct head_device *device,
+                                  enum head_spill_for purpose)
 {
     struct head_buffer *best = NULL;
     bool best_spilled = false, best_enough = false;
@@ -137,7 +145,7 @@ static struct head_buffer *victim(struct head_core *core, const struct head_devi
         }
         core->steps++;
         if ((best_enough && !enough) || (best_enough && (best_spilled || spill == NULL)) ||
-            !may_be_taken(buffer, spill)) {
+            !may_be_taken(buffer, spill, purpose)) {
             continue;
         }
         if (best == NULL || (enough && !best_enough) ||
@@ -231,7 +239,7 @@ bool head_relief(struct head_core *core, const struct head_task *task)
     }
     if (device->relief_refused != task->seq &&
         head_spill_host_of(core, device->host) != NULL) {
-        buffer = victim(core, device);
+        buffer = victim(core, device, purpose_of(task));
     }
     if (buffer != NULL && (spill = spill_of(buffer)) != NULL) {
         copy = spill->spilled;

@@ -286,6 +286,41 @@ static unsigned flip_bytes(pid_t store, const char *folder)
     return flipped;
 }
 
+/*
+ * More is made than there is room for, and read while it is under way: what does not fit fails, and
+ * nothing else, now or later.
+ */
+TEST(what_is_there_is_read_while_others_find_no_room)
+{
+    enum { SMALL = 25000, MANY = 400 };
+    struct plasmon_client *client = start(1, DEVICE_BYTES, NULL);
+    struct plasmon_ref *refs[MANY];
+    float *values = calloc(SMALL, sizeof(*values));
+    int failed    = 0;
+
+    ASSERT_TRUE(values != NULL);
+    for (int i = 0; i < MANY; i++) {
+        refs[i] = cluster_fill(client, SMALL, i, PLASMON_ANYWHERE);
+    }
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < MANY; i++) {
+            plasmon_status_t status = plasmon_get(client, refs[i], values,
+                                                  SMALL * sizeof(*values), PLASMON_FOREVER);
+
+            if (status == PLASMON_OK) {
+                ASSERT_EQ(values[SMALL - 1], (float)i);
+                continue;
+            }
+            ASSERT_STATUS(status, PLASMON_EDEVMEM);
+            ASSERT_CONTAINS(plasmon_error(client), "(fill)"); /* and no restore */
+            failed += round == 0;
+        }
+    }
+    ASSERT_TRUE(failed > 0 && failed < MANY / 2);
+    free(values);
+    plasmon_finish(client);
+}
+
 TEST(a_byte_that_a_disk_got_wrong_is_noticed)
 {
     struct plasmon_ref *refs[ARRAYS];

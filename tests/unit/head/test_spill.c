@@ -1340,6 +1340,35 @@ TEST(and_what_comes_back_may_take_it)
     end();
 }
 
+/*
+ * Nor does what makes way for one that comes back leave its room to a new value in front of it:
+ * that is the one too many, and fails.
+ */
+TEST(what_makes_way_for_what_comes_back_is_not_for_a_new_value)
+{
+    uint64_t count = begin_full(), task = 1000;
+
+    for (int round = 0; round < 4; round++) {
+        uint64_t away = first_away();
+
+        make(count + 1, 1);
+        call(task++, &away, 1, PLASMON__V1__MODE__MODE_IN);
+        ASSERT_TRUE(head_device_task(device, device->seq_oldest)->kind != GET);
+        starved(device->seq_oldest, VALUE);
+        ASSERT_EQ(device->relief.launch, 0);
+        ASSERT_EQ(device->relief.request, 0); /* it is told that it finds none */
+        core_fail(core, 0, device->seq_oldest, PLASMON_EDEVMEM, "no");
+        settle();
+        let_go_of(100 + count + 1, 1);
+        settle();
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        read_one(task++, 101 + i);
+    }
+    assert_all_there(101, count);
+    end();
+}
+
 /* Which needs no copy anywhere. */
 TEST(what_has_failed_goes_for_it_also_where_nothing_is_spilled)
 {
