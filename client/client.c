@@ -47,10 +47,8 @@ plasmon_status_t client_enter(const struct plasmon_client *client)
             PLASMON_EFORKED,
             "this client was made before fork(): its threads and sockets are the "
             "parent's. Call plasmon_abandon() here; a child that is to have a client of "
-            "its own "
-            "is forked before the first plasmon_init() or after the last plasmon_finish(), "
-            "or "
-            "calls exec()");
+            "its own is forked before the first plasmon_init() or after the last "
+            "plasmon_finish(), or calls exec()");
     }
     return PLASMON_OK;
 }

@@ -106,8 +106,7 @@ void head_device_slots_held(const struct head_core *core, struct head_device *de
             head_device_slot_rest(device, wire_buffer(device->index, device->slot_next, 0));
             slot_push(core, device);
         }
-        if (device->slot_next ==
-            slots[i]) { /* else it was given out: who comes there waits */
+        if (device->slot_next == slots[i]) { /* else it is out: who comes there waits */
             slot_push(core, device);
         }
     }

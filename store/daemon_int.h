@@ -195,12 +195,12 @@ plasmon_status_t clients_folder(struct store_daemon *daemon, char *out, size_t o
 /* Readers of the store before us: their pages go when their processes do. */
 plasmon_status_t clients_adopt(struct store_daemon *daemon);
 void clients_finish(struct store_daemon *daemon);
-/* ERROR, echoing the request. */
 #define STORE_FEW_FILES                                                                   \
     "plasmon-store has few descriptors left, which its workers need: raise its limit of " \
     "open files (ulimit -n, LimitNOFILE=)"
 /* ELIMIT: what is left of descriptors is for the workers. */
 plasmon_status_t clients_files_check(const struct store_daemon *daemon);
+/* ERROR, echoing the request. */
 plasmon_status_t clients_error(struct store_client *client,
                                const struct store_control *request, plasmon_status_t error,
                                const char *text);
