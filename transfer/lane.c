@@ -33,7 +33,14 @@ bool transfer_lane_add(struct transfer_lane *lane, struct transfer_lane_pair *pa
     pair->halves++;
     pair->running += running;
     lane->running += running;
+    lane->bytes += running ? half->bytes : 0;
     return true;
+}
+
+bool transfer_lane_has_room(const struct transfer_lane *lane)
+{
+    return lane->running < TRANSFER_PAIR_DEPTH_MIN ||
+           (lane->running < TRANSFER_PAIR_DEPTH && lane->bytes < TRANSFER_PAIR_BYTES);
 }
 
 /* -------------------------------------------------------------------------------- steps */
@@ -57,6 +64,7 @@ static void half_end(struct transfer_lane *lane, struct transfer_lane_half *half
     half->state = believed ? TRANSFER_HALF_OVER : TRANSFER_HALF_ENDED;
     pair->running--;
     lane->running--;
+    lane->bytes -= half->half.bytes;
 }
 
 static bool half_step(struct transfer_lane *lane, struct transfer_lane_half *half,

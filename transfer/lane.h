@@ -74,6 +74,7 @@ struct transfer_lane {
     uint32_t index;       /* enum transfer_lane_index */
     struct pl_vec halves; /* struct transfer_lane_half, in order */
     uint32_t running;     /* operations on it */
+    uint64_t bytes;       /* of these */
     uint64_t numbers;
     uint64_t staged_numbers;
     uint64_t turn; /* number of the half whose turn was told last */
@@ -93,6 +94,9 @@ static inline uint64_t transfer_lane_number(struct transfer_lane *lane)
 {
     return ++lane->numbers;
 }
+
+/* For one more operation. */
+bool transfer_lane_has_room(const struct transfer_lane *lane);
 
 /* Does its communicator say that all is well? Asked of a pair that nobody doubts. */
 typedef bool (*transfer_lane_whole_fn)(void *user, struct transfer_lane_pair *pair);

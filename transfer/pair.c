@@ -318,7 +318,7 @@ bool transfer_pair_room(struct transfer_pairs *pairs, uint32_t lane)
     bool room;
 
     pl_mutex_lock(&pairs->lock);
-    room                           = pairs->lanes[lane].on.running < TRANSFER_PAIR_DEPTH;
+    room                           = transfer_lane_has_room(&pairs->lanes[lane].on);
     pairs->lanes[lane].room_wanted = !room;
     pl_mutex_unlock(&pairs->lock);
     return room;

@@ -125,7 +125,7 @@ static bool lane_look_locked(struct transfer_pairs *pairs, uint32_t index, uint6
         stall_locked(pairs, first, now_ns);
     }
     lane_pop_locked(pairs, index);
-    if (pairs->lanes[index].room_wanted && lane->running < TRANSFER_PAIR_DEPTH) {
+    if (pairs->lanes[index].room_wanted && transfer_lane_has_room(lane)) {
         pairs->lanes[index].room_wanted = false;
         *io_room                        = true;
     }

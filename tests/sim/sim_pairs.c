@@ -653,7 +653,7 @@ bool sim_pair_op_room(void *user, uint32_t lane)
 {
     const struct sim_worker *worker = user;
 
-    return worker->pairs.lanes[lane].running < TRANSFER_PAIR_DEPTH;
+    return transfer_lane_has_room(&worker->pairs.lanes[lane]);
 }
 
 bool sim_pair_op_settled(void *user, uint32_t lane)

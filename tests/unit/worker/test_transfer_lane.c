@@ -31,12 +31,18 @@ static void end(struct world *world)
     transfer_lane_finish(&world->lane);
 }
 
-static void add(struct world *world, struct transfer_lane_pair *pair, bool running)
+static void add_bytes(struct world *world, struct transfer_lane_pair *pair, bool running,
+                      uint64_t bytes)
 {
     uint64_t number           = transfer_lane_number(&world->lane);
-    struct transfer_half half = {.key = pair->key, .seq = SEQ + number};
+    struct transfer_half half = {.key = pair->key, .seq = SEQ + number, .bytes = bytes};
 
     ASSERT_TRUE(transfer_lane_add(&world->lane, pair, &half, number, running));
+}
+
+static void add(struct world *world, struct transfer_lane_pair *pair, bool running)
+{
+    add_bytes(world, pair, running, 1);
 }
 
 static bool says_whole(void *user, struct transfer_lane_pair *pair)
@@ -87,6 +93,34 @@ static void expect_next(struct world *world, uint64_t number, uint64_t staged)
     ASSERT_EQ(half.staged, staged);
     ASSERT_TRUE(!transfer_lane_stage_next(&world->lane, &half)); /* one at a time */
     ASSERT_TRUE(!transfer_lane_turn(&world->lane));
+}
+
+/* How many operations of so many bytes there is room for. */
+static uint32_t operations_of(uint64_t bytes)
+{
+    struct world world;
+    uint32_t count = 0;
+
+    begin(&world, TRANSFER_LANE_RECEIVES);
+    add_bytes(&world, &world.pair, false, bytes); /* has none */
+    for (; transfer_lane_has_room(&world.lane); count++) {
+        add_bytes(&world, &world.pair, true, bytes);
+    }
+    ASSERT_TRUE(look(&world, 2, 0)); /* the first of them has ended */
+    ASSERT_TRUE(transfer_lane_has_room(&world.lane));
+    add_bytes(&world, &world.pair, true, bytes);
+    ASSERT_TRUE(!transfer_lane_has_room(&world.lane));
+    end(&world);
+    return count;
+}
+
+TEST(there_is_room_for_few_large_operations_and_for_more_small_ones)
+{
+    ASSERT_EQ(operations_of(4096), TRANSFER_PAIR_DEPTH);
+    ASSERT_EQ(operations_of(TRANSFER_PAIR_BYTES / 5), 6); /* five have a byte too few */
+    ASSERT_EQ(operations_of(TRANSFER_PAIR_BYTES / 5 + 1), 5);
+    ASSERT_EQ(operations_of(TRANSFER_PAIR_BYTES / 4), TRANSFER_PAIR_DEPTH_MIN);
+    ASSERT_EQ(operations_of(10 * TRANSFER_PAIR_BYTES), TRANSFER_PAIR_DEPTH_MIN);
 }
 
 static const uint32_t believed[] = {TRANSFER_LANE_RECEIVES, TRANSFER_LANE_TEAMS};
