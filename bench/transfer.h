@@ -28,6 +28,7 @@ struct transfer {
     uint32_t in_flight;
     uint32_t crossing; /* objects of a series both ways and all to all, at most */
     uint32_t from, to; /* what moves between two devices does so between these */
+    double one; /* seconds of one object from the call to its end; 0: not measured yet */
 };
 
 /* ---- transfer_shapes.c; `raw` are the figures of that size */
@@ -44,6 +45,7 @@ double transfer_move_new(struct transfer *transfer, struct plasmon_ref **refs,
  */
 void transfer_settle(struct transfer *transfer);
 void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const double *raw);
+/* Sets `one`, which the next one uses, of the same size. */
 void transfer_measure_latency(struct transfer *transfer, uint64_t bytes, const double *raw);
 /* Three devices or more: one object of device 0 to all others. */
 void transfer_measure_many(struct transfer *transfer, uint64_t bytes, const double *raw);

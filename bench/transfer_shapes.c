@@ -258,15 +258,17 @@ static uint32_t samples_of(uint64_t bytes)
 void transfer_measure_latency(struct transfer *transfer, uint64_t bytes, const double *raw)
 {
     uint32_t samples = samples_of(bytes);
-    double seconds[SAMPLES_MAX], p99;
+    double seconds[SAMPLES_MAX], p50, p99;
 
     for (uint32_t i = 0; i < samples; i++) {
         seconds[i] = move_one(transfer, &transfer->to, 1, bytes);
     }
-    p99 = samples >= 100 ? bench_percentile(seconds, samples, 0.99) * 1e6 : 0;
-    add(transfer, "single latency", bytes, bench_percentile(seconds, samples, 0.5) * 1e6,
-        p99, "us", raw[yardstick_of(transfer)->latency] * 1e6,
-        yardstick_of(transfer)->one_name, "from the call to its end");
+    p50 = bench_percentile(seconds, samples, 0.5);
+    p99 = samples >= 100 ? bench_percentile(seconds, samples, 0.99) : 0;
+    add(transfer, "single latency", bytes, p50 * 1e6, p99 * 1e6, "us",
+        raw[yardstick_of(transfer)->latency] * 1e6, yardstick_of(transfer)->one_name,
+        "from the call to its end");
+    transfer->one = p50;
 }
 
 void transfer_measure_many(struct transfer *transfer, uint64_t bytes, const double *raw)
@@ -277,7 +279,7 @@ void transfer_measure_many(struct transfer *transfer, uint64_t bytes, const doub
     double seconds[SAMPLES_MAX], one, all, many = raw_of(raw, by->many);
     bool chain = by_peer(transfer) && raw[BENCH_RAW_PEER_CHAIN] > 0 &&
                  raw[BENCH_RAW_PEER_CHAIN] < many;
-    char note[80];
+    char note[96];
 
     for (uint32_t i = 0; i < count; i++) {
         to[i] = i + 1;
@@ -288,8 +290,9 @@ void transfer_measure_many(struct transfer *transfer, uint64_t bytes, const doub
     one  = raw[by->latency];
     all  = bench_percentile(seconds, samples, 0.5);
     many = chain ? raw[BENCH_RAW_PEER_CHAIN] : many;
-    (void)snprintf(note, sizeof(note), "takes %.2f of one raw copy; by hand %.2f",
-                   all / one, many > 0 ? many / one : 0);
+    (void)snprintf(note, sizeof(note),
+                   "takes %.2f of one raw copy, %.2f of one by this route; by hand %.2f",
+                   all / one, all / transfer->one, many > 0 ? many / one : 0);
     add(transfer, "one to all devices", bytes, (double)bytes * count * 1e-9 / all, 0,
         "GB/s", many > 0 ? (double)bytes * count * 1e-9 / many : 0,
         chain ? "raw chain of 16 MiB pieces" : by->many_name, note);
