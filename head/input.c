@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { BATCH_HEADER = 12, BATCH_VERSION = 17 };
+enum { BATCH_HEADER = 12, BATCH_VERSION = 18 };
 
 static const struct input_shape {
     const char *name;

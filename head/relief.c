@@ -39,8 +39,7 @@ enum { LOOK_MAX = 4096 };
 /* What its memory is for. */
 static enum head_spill_for purpose_of(const struct head_task *task)
 {
-    return task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT_HOST ? HEAD_SPILL_FOR_RETURN
-                                                                   : HEAD_SPILL_FOR_NEW;
+    return task->spilled != NULL ? HEAD_SPILL_FOR_RETURN : HEAD_SPILL_FOR_NEW;
 }
 
 /* ---------------------------------------------------------------------- what is dropped */
@@ -214,8 +213,11 @@ static struct head_buffer *copy_place(struct head_core *core,
                                       enum head_spill_for purpose, bool *out_comes)
 {
     struct head_spill_host *spill = head_spill_host_of(core, buffer->device->host);
-    enum head_place place = head_spill_place_make(spill, head_spill_rounded(buffer->bytes));
-    struct head_buffer *copy = NULL;
+    uint64_t bytes                = head_spill_rounded(buffer->bytes);
+    enum head_place place         = head_spill_reserve(core, spill, bytes, purpose)
+                                        ? head_spill_place_make(spill, bytes)
+                                        : HEAD_PLACE_NONE;
+    struct head_buffer *copy      = NULL;
 
     *out_comes = place == HEAD_PLACE_COMES;
     if (place == HEAD_PLACE_FREE) {

@@ -196,28 +196,6 @@ static bool let_leave(struct head_spill_host *spill, uint64_t bytes, bool growin
     return left;
 }
 
-enum head_place head_spill_place_make(struct head_spill_host *spill, uint64_t bytes)
-{
-    if (spill->slab == HEAD_SLAB_FAILED || bytes > spill->config.memory_bytes) {
-        return HEAD_PLACE_NONE;
-    }
-    if (spill->slab == HEAD_SLAB_NONE) {
-        head_spill_slab_want(spill);
-    }
-    if (spill->slab != HEAD_SLAB_READY) {
-        return HEAD_PLACE_COMES;
-    }
-    while (place_find(spill, bytes) == NULL) {
-        bool growing = head_spill_slab_grow(spill);
-
-        if (!let_leave(spill, bytes, growing)) {
-            return growing || !pl_list_empty(&spill->requests) ? HEAD_PLACE_COMES
-                                                               : HEAD_PLACE_NONE;
-        }
-    }
-    return HEAD_PLACE_FREE;
-}
-
 void head_spill_place_take(struct head_spill_host *spill, struct head_spilled *spilled)
 {
     const struct head_hole *hole = place_find(spill, spilled->bytes);
@@ -285,6 +263,37 @@ static bool move_together(struct head_spill_host *spill)
         end = spilled->offset + spilled->span;
     }
     return false;
+}
+
+/* So much is free in sum. */
+static bool is_in_pieces(const struct head_spill_host *spill, uint64_t bytes)
+{
+    return bytes <=
+           spill->slab_bytes - pl_min_u64(head_spill_memory_used(spill), spill->slab_bytes);
+}
+
+enum head_place head_spill_place_make(struct head_spill_host *spill, uint64_t bytes)
+{
+    if (spill->slab == HEAD_SLAB_FAILED || bytes > spill->config.memory_bytes) {
+        return HEAD_PLACE_NONE;
+    }
+    if (spill->slab == HEAD_SLAB_NONE) {
+        head_spill_slab_want(spill);
+    }
+    if (spill->slab != HEAD_SLAB_READY) {
+        return HEAD_PLACE_COMES;
+    }
+    while (place_find(spill, bytes) == NULL) {
+        bool growing = head_spill_slab_grow(spill);
+
+        if (!let_leave(spill, bytes, growing)) {
+            return growing || !pl_list_empty(&spill->requests) ||
+                           (is_in_pieces(spill, bytes) && move_together(spill))
+                       ? HEAD_PLACE_COMES
+                       : HEAD_PLACE_NONE;
+        }
+    }
+    return HEAD_PLACE_FREE;
 }
 
 /* ----------------------------------------------------------------------------- launches */

@@ -15,6 +15,18 @@ static struct head_device *device;
 static struct head_spill_host *spill;
 static uint64_t session;
 
+static uint64_t client_on(const char *host)
+{
+    Plasmon__V1__Hello hello = PLASMON__V1__HELLO__INIT;
+    struct pl_err err        = {0};
+    uint64_t client;
+
+    hello.protocol_min = hello.protocol_max = WIRE_PROTOCOL;
+    hello.host                              = (char *)(uintptr_t)host;
+    ASSERT_OK(head_core_client_open(core, &hello, &client, &err));
+    return client;
+}
+
 static void begin_with(const struct head_spill_config *config)
 {
     core = core_make();
@@ -23,7 +35,7 @@ static void begin_with(const struct head_spill_config *config)
     head_core_spill_up(core, "a", config);
     spill   = head_spill_host_of(core, "a");
     device  = head_device_at(core, 0);
-    session = core_client(core);
+    session = client_on("a");
 }
 
 static void begin(uint32_t write_back, bool on_demand)
@@ -1366,6 +1378,102 @@ TEST(what_makes_way_for_what_comes_back_is_not_for_a_new_value)
         read_one(task++, 101 + i);
     }
     assert_all_there(101, count);
+    end();
+}
+
+/* Between a ref and memory of its client; view NULL: all of it. */
+static void copy_by_host(uint64_t id, Plasmon__V1__TaskKind kind, uint64_t ref,
+                         int64_t view[3])
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT, *tasks[] = {&task};
+    Plasmon__V1__Arg arg = PLASMON__V1__ARG__INIT, *args[] = {&arg};
+    bool put          = kind == PLASMON__V1__TASK_KIND__TASK_PUT_HOST;
+    uint64_t dim      = elements;
+    struct pl_err err = {0};
+
+    shape.dtype      = PL_F32;
+    shape.n_dim      = 1;
+    shape.dim        = &dim;
+    arg.mode         = put ? PLASMON__V1__MODE__MODE_OUT : PLASMON__V1__MODE__MODE_IN;
+    arg.ref          = ref;
+    arg.shape        = put ? &shape : NULL;
+    arg.view         = view;
+    arg.n_view       = view != NULL ? 3 : 0;
+    task.id          = id;
+    task.kind        = kind;
+    task.host_buffer = 7;
+    task.args        = args;
+    task.n_args      = 1;
+    frame.tasks      = tasks;
+    frame.n_tasks    = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+/* .. also when its bytes come from memory of a client's host, which is the same kind of launch. */
+TEST(nor_for_one_that_is_put_from_host_memory)
+{
+    uint64_t count = begin_full(), away = first_away();
+
+    copy_by_host(count + 1, PLASMON__V1__TASK_KIND__TASK_PUT_HOST, 100 + count + 1, NULL);
+    call(1000, &away, 1, PLASMON__V1__MODE__MODE_IN);
+    ASSERT_EQ(head_device_task(device, device->seq_oldest)->kind, PUT);
+    starved(device->seq_oldest, VALUE);
+    ASSERT_EQ(device->relief.request, 0); /* it is told that it finds none */
+    core_fail(core, 0, device->seq_oldest, PLASMON_EDEVMEM, "no");
+    settle();
+    let_go_of(100 + count + 1, 1);
+    settle();
+    assert_all_there(101, count);
+    end();
+}
+
+/* What is free in host memory lies in pieces, too: it is moved together for what is to go there. */
+TEST(what_goes_for_one_that_comes_back_finds_host_memory_in_one_piece)
+{
+    enum { SMALL = VALUE / 2, BIG = 2 * VALUE, AWAY = 11 };
+    static const uint64_t big = 101, back = 103;
+    uint32_t moves = 0;
+
+    begin_with(&(struct head_spill_config){
+        .memory_bytes = (AWAY + 2) * SMALL, .life = 1, .on_demand = true});
+    elements = BIG / 4;
+    make(1, 1);
+    elements = SMALL / 4;
+    make(2, (ROOM * VALUE - BIG) / SMALL);
+    settle();
+    call(1000, &big, 1, PLASMON__V1__MODE__MODE_IN); /* it is not the next to go */
+    make(100, AWAY);
+    settle();
+    elements = VALUE / 4;
+    ASSERT_EQ(spill->home.bytes_live, AWAY * SMALL);
+    for (uint64_t ref = 102; ref < 102 + AWAY; ref++) {
+        ASSERT_NULL(buffer_of(ref));
+        if (ref % 2 == 0 && ref < 102 + AWAY - 1) {
+            let_go_of(ref, 1);
+        }
+    }
+    settle();
+    call(1001, &back, 1, PLASMON__V1__MODE__MODE_IN);
+    while (head_device_task(device, device->seq_oldest)->kind == GET) {
+        done();
+    }
+    ASSERT_EQ(head_device_task(device, device->seq_oldest)->kind, PUT);
+    starved(device->seq_oldest, BIG);
+    while (device->relief.buffer == NULL) {
+        ASSERT_TRUE(device->starved_seq != 0 && !pl_list_empty(&spill->requests));
+        moves +=
+            pl_list_first(&spill->requests, struct head_spill_request, link)->op.kind ==
+            HEAD_SPILL_MOVE;
+        answer(false);
+    }
+    ASSERT_TRUE(moves > 0 && device->relief.buffer == buffer_of(big));
+    relieved(PLASMON_OK);
+    settle();
+    ASSERT_EQ(core->tasks_failed, 0);
     end();
 }
 
