@@ -309,6 +309,7 @@ void head_core_flush(struct head_core *core)
         head_rebuild(core);
     }
     head_memory_note(core);
+    head_excess_decide(core);
     head_device_relieve(core);
     head_functions_reap(core);
     head_seconds_make(core);

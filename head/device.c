@@ -209,6 +209,9 @@ void head_device_pump(struct head_core *core, struct head_device *device)
         if (head_spill_waiting(task)) {
             break; /* head_spill_bind() finds it a place */
         }
+        if (head_excess_held(task)) {
+            break; /* until head_excess_decide() */
+        }
         device->seq_sent++;
         if (task->begun_ns != 0 && task->seq > device->seq_timed) {
             head_times_add(&core->config.times->waits, core->config.times, task->begun_ns);

@@ -66,6 +66,7 @@ struct head_buffer {
      * head_buffer_replica_set()
      */
     bool replica;
+    bool excess;       /* the plan had no room for it: so who makes it is held (excess.c) */
     bool told;         /* its worker was told to make it, .. */
     bool told_replica; /* .. and counts it as a replica for as long as it is there */
     struct pl_list device_link;

@@ -38,6 +38,7 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
     struct head_tile *tile;
     struct head_device *device;
     struct head_buffer *buffer = NULL;
+    bool excess                = false;
     plasmon_status_t status;
 
     status = head_space_admit_task(client->space, err);
@@ -60,7 +61,7 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
     device = head_place(core, &want, 1, put->place, &failure);
     if (device != NULL) {
         head_spill_plan_begin(core);
-        (void)head_spill_room(core, device, head_spill_rounded(want.bytes));
+        excess = head_spill_room_excess(core, device, head_spill_rounded(want.bytes));
         buffer = head_buffer_create(core, device, &box, put->shape.dtype);
         if (buffer == NULL) {
             failure =
@@ -76,6 +77,7 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
         return pl_err_set(err, failure->status, "%s", failure->text);
     }
     buffer->donatable = put->donatable;
+    buffer->excess    = excess;
     head_instance_add(core, tile, buffer, &box);
     head_buffer_release(core, buffer); /* the instance holds it */
     *out_buffer = buffer;

@@ -34,6 +34,7 @@ struct start {
     struct head_device *device;
     struct pl_vec pieces; /* struct head_piece */
     struct pl_vec held;   /* struct head_buffer * */
+    bool excess;          /* there is no room for what it makes */
     struct head_failure *failure;
 };
 
@@ -48,6 +49,8 @@ static struct head_buffer *fresh_buffer(struct start *start, const struct pl_box
             PLASMON_ELIMIT, start->run->id, 0,
             "the object table of device %u is full (%d objects); release some refs",
             start->device->index, HEAD_SLOTS_MAX);
+    } else {
+        buffer->excess = start->excess;
     }
     return buffer;
 }
@@ -463,9 +466,12 @@ bool head_run_start(struct head_core *core, struct head_run *run,
     start.run     = run;
     start.failure = NULL;
     start.device  = choose_device(core, run, out_failure);
-    if (start.device == NULL || !head_spill_for_run(core, run, start.device, out_failure)) {
+    if (start.device == NULL ||
+        !head_spill_for_run(core, run, start.device, &start.excess, out_failure)) {
         return false;
     }
+    start.excess =
+        start.excess && run->client != NULL; /* ours are for what is there, and end */
     pl_vec_clear(&start.pieces);
     pl_vec_clear(&start.held);
     pl_vec_clear(&operands);

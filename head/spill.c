@@ -487,6 +487,26 @@ bool head_spill_room(struct head_core *core, struct head_device *device, uint64_
     return make_room(core, device, bytes, HEAD_SPILL_FOR_NEW);
 }
 
+bool head_spill_within(const struct head_device *device)
+{
+    return device->bytes_live <= room_of(device);
+}
+
+static bool is_full(struct head_core *core, const struct head_device *device,
+                    uint64_t bytes)
+{
+    const struct head_spill_host *spill = head_spill_host_of(core, device->host);
+
+    return spill != NULL && spill->slab != HEAD_SLAB_FAILED &&
+           !head_spill_room_free(spill, bytes);
+}
+
+bool head_spill_room_excess(struct head_core *core, struct head_device *device,
+                            uint64_t bytes)
+{
+    return !head_spill_room(core, device, bytes) && is_full(core, device, bytes);
+}
+
 /* As the order of use has them, of the first so many. */
 static uint64_t largest_of(struct head_core *core, const struct head_device *device,
                            uint64_t looks)
@@ -1002,10 +1022,12 @@ static bool brought_in_turns(struct head_core *core, const struct head_arg *arg,
 }
 
 bool head_spill_for_run(struct head_core *core, const struct head_run *run,
-                        struct head_device *device, struct head_failure **out_failure)
+                        struct head_device *device, bool *out_excess,
+                        struct head_failure **out_failure)
 {
     uint64_t bytes = 0, back = 0;
 
+    *out_excess = false;
     if (head_spill_host_of(core, device->host) == NULL) {
         return true;
     }
@@ -1026,8 +1048,11 @@ bool head_spill_for_run(struct head_core *core, const struct head_run *run,
             bytes += bytes_for(core, &run->args[i], device, &back);
         }
     }
-    (void)make_room(core, device, bytes,
-                    bytes == back ? HEAD_SPILL_FOR_RETURN : HEAD_SPILL_FOR_NEW);
+    if (bytes == back) {
+        (void)make_room(core, device, bytes, HEAD_SPILL_FOR_RETURN);
+    } else {
+        *out_excess = head_spill_room_excess(core, device, bytes);
+    }
     for (size_t i = 0; i < run->arg_count; i++) {
         if (reads_array(&run->args[i]) && !brought_in_turns(core, &run->args[i], device) &&
             !bring_kept(core, &run->args[i], device, out_failure)) {

@@ -12,6 +12,7 @@
  *   spill_undo.c    taking back a spill that finds no place
  *   relief.c        for a launch that finds no memory: dropping, and copying to host memory beside
  *                   the launches
+ *   excess.c        holding, or refusing, what makes a value that there is no room for
  *
  * A spilled buffer is a head_buffer like any other, with instances and uses, on a device that is
  * none: `home` of its host's head_spill_host. So hazards order a spill before the restores that
@@ -93,6 +94,8 @@ struct head_spill_host {
     struct pl_list queue; /* head_task.spill_link: launches that are not bound, by order */
     struct pl_list ahead; /* head_task.spill_link: write-backs that are not over .. */
     uint64_t ahead_bound; /* .. so many */
+    struct pl_list
+        excess; /* head_task.spill_link: unfinished, made beyond the plan, by order */
     struct pl_list requests; /* head_spill_request.link, oldest first */
     uint64_t op_last;
     uint64_t spills, spill_bytes; /* launches that were numbered, so far */
@@ -147,6 +150,14 @@ void head_spill_keep_buffer(struct head_core *core, struct head_buffer *buffer);
  */
 bool head_spill_room(struct head_core *core, struct head_device *device, uint64_t bytes);
 /*
+ * The same for new values. true: host memory has no room for more of them either, and who makes
+ * them is to be held (excess.c).
+ */
+bool head_spill_room_excess(struct head_core *core, struct head_device *device,
+                            uint64_t bytes);
+/* All that is planned to be there has room. */
+bool head_spill_within(const struct head_device *device);
+/*
  * For what must find room (drain.c). free: so much could be made now, on a device whose host takes
  * nothing without the part that spilling keeps; obtainable: and so much if what may be dropped were
  * dropped and what may be spilled were spilled: as far as it is enough, and of what would be
@@ -183,10 +194,11 @@ struct head_failure *head_spill_stranded(struct head_array *array,
                                          const struct pl_box *box);
 /*
  * Room for all that the run makes and brings, then bring what is spilled. false: it can never fit,
- * or a copy is lost; *out_failure.
+ * or a copy is lost; *out_failure. excess: as head_spill_room_excess() says.
  */
 bool head_spill_for_run(struct head_core *core, const struct head_run *run,
-                        struct head_device *device, struct head_failure **out_failure);
+                        struct head_device *device, bool *out_excess,
+                        struct head_failure **out_failure);
 /*
  * A launch copies the buffer to host memory, where its values are from now on in plan order, too.
  * ahead: a write-back. false: there is no room there.
@@ -267,6 +279,16 @@ void head_relief_answered(struct head_core *core, struct head_device *device,
 void head_relief_tell(struct head_device *device); /* (again), what it was ordered */
 /* Its worker will not do it any more. */
 void head_relief_cancel(struct head_core *core, struct head_device *device);
+
+/* ---- excess.c */
+enum head_excess { HEAD_EXCESS_NONE, HEAD_EXCESS_HELD, HEAD_EXCESS_SENT };
+/* It makes a value that there is no room for, and got its number. */
+void head_excess_queue(struct head_core *core, struct head_task *task);
+/* It may not be sent yet. */
+bool head_excess_held(const struct head_task *task);
+void head_excess_over(struct head_task *task);
+/* When the input ran dry: the next one may be sent, or is refused. */
+void head_excess_decide(struct head_core *core);
 
 /* ---- memory_report.c */
 /* StatusReply.spill_hosts. */

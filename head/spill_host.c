@@ -65,6 +65,7 @@ void head_spill_host_create(struct head_core *core, const char *host,
     pl_list_init(&spill->recent);
     pl_list_init(&spill->queue);
     pl_list_init(&spill->ahead);
+    pl_list_init(&spill->excess);
     pl_list_init(&spill->requests);
     pl_list_init(&spill->link);
     pl_list_add_tail(&core->spill_hosts, &spill->link);
@@ -73,6 +74,7 @@ void head_spill_host_create(struct head_core *core, const char *host,
 static void host_destroy(struct head_spill_host *spill)
 {
     PL_CHECK(pl_list_empty(&spill->home.buffers) && pl_list_empty(&spill->requests));
+    head_excess_host_gone(spill);
     pl_list_remove(&spill->link);
     pl_free(spill->home.node);
     pl_free(spill->slab_why);
@@ -287,18 +289,16 @@ bool head_spill_reserve(struct head_core *core, struct head_spill_host *spill,
     return taken <= room || drop_copies(core, spill, taken - room);
 }
 
-uint64_t head_spill_host_room(struct head_spill_host *spill, uint64_t largest,
-                              uint64_t enough)
+/* What would be taken if copies of what is on a device, too, went: as far as it is above `most`. */
+static uint64_t taken_alone(struct head_spill_host *spill, uint64_t most)
 {
-    uint64_t room =
-        spill->slab != HEAD_SLAB_FAILED ? room_for(spill, largest, HEAD_SPILL_FOR_NEW) : 0;
     uint64_t taken = spill->home.bytes_live;
     struct pl_list *pos, *tmp;
 
     pl_list_for_each_safe(pos, tmp, &spill->home.loose) {
         struct head_buffer *copy = pl_container_of(pos, struct head_buffer, loose_link);
 
-        if (taken <= room - pl_min_u64(enough, room)) {
+        if (taken <= most) {
             break;
         }
         spill->core->steps++;
@@ -308,7 +308,25 @@ uint64_t head_spill_host_room(struct head_spill_host *spill, uint64_t largest,
             pl_list_remove(&copy->loose_link);
         }
     }
-    return room - pl_min_u64(taken, room);
+    return taken;
+}
+
+uint64_t head_spill_host_room(struct head_spill_host *spill, uint64_t largest,
+                              uint64_t enough)
+{
+    uint64_t room =
+        spill->slab != HEAD_SLAB_FAILED ? room_for(spill, largest, HEAD_SPILL_FOR_NEW) : 0;
+
+    return room - pl_min_u64(taken_alone(spill, room - pl_min_u64(enough, room)), room);
+}
+
+bool head_spill_room_kept(struct head_spill_host *spill)
+{
+    uint64_t room  = room_for(spill, 0, HEAD_SPILL_FOR_RETURN);
+    uint64_t most  = room - pl_min_u64(2 * spill->largest, room);
+    uint64_t alone = taken_alone(spill, most);
+
+    return alone <= most || alone == 0;
 }
 
 struct head_buffer *head_spill_copy(struct head_core *core, struct head_spill_host *spill,

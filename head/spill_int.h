@@ -28,6 +28,11 @@ void head_spill_host_create(struct head_core *core, const char *host,
 bool head_spill_copy_drop(struct head_core *core, struct head_buffer *copy);
 /* May so much more lie there, without that anything makes way for it? */
 bool head_spill_room_free(const struct head_spill_host *spill, uint64_t bytes);
+/*
+ * Is twice the largest free for what comes back, or taken by what is on devices, too? Or nothing
+ * there that is to come back.
+ */
+bool head_spill_room_kept(struct head_spill_host *spill);
 /* There is none: have it made. */
 void head_spill_slab_want(struct head_spill_host *spill);
 /*
@@ -60,6 +65,9 @@ void head_relief_cancel_host(struct head_core *core, const struct head_spill_hos
 /* Orders that hold a place there. */
 uint64_t head_relief_count(const struct head_core *core,
                            const struct head_spill_host *spill);
+
+/* ---- excess.c */
+void head_excess_host_gone(struct head_spill_host *spill);
 
 /* ---- spill_undo.c */
 /*

@@ -352,6 +352,22 @@ static void doom_by_producers(struct head_core *core, struct head_task *task)
     }
 }
 
+/* The first launch that is to make it; no other asks. */
+static bool makes_excess(const struct head_launch *launch)
+{
+    bool excess = false;
+
+    for (size_t i = 0; i < launch->operand_count; i++) {
+        const struct head_operand *operand = &launch->operands[i];
+
+        if (operand->fresh && operand->buffer->excess) {
+            operand->buffer->excess = false;
+            excess                  = true;
+        }
+    }
+    return excess;
+}
+
 struct head_task *head_task_start(struct head_core *core, const struct head_launch *launch)
 {
     uint32_t use_count =
@@ -378,6 +394,8 @@ struct head_task *head_task_start(struct head_core *core, const struct head_laun
     if (launch->spilled != NULL) {
         task->spilled = launch->spilled;
         head_spill_queue(task);
+    } else if (makes_excess(launch)) {
+        head_excess_queue(core, task);
     }
     if (launch->group != NULL) {
         head_group_add(launch->group, task);
@@ -626,6 +644,7 @@ static void finish_one(struct head_core *core, struct head_task *task,
     if (task->spilled != NULL) {
         head_spill_task_over(core, task);
     }
+    head_excess_over(task);
     if (!task->resolved && task->failure != NULL && task->failure->loss &&
         task->record != NULL) {
         head_loss_task_over(core, task);

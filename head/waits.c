@@ -166,14 +166,30 @@ plasmon_status_t head_task_after(struct head_core *core, struct wire_arena *aren
     return PLASMON_OK;
 }
 
+/* It makes what there is no room for: until the oldest of all is over, at least. */
+static void hold_tell(const struct head_core *core, const struct head_task *task,
+                      Plasmon__V1__TaskWait *out)
+{
+    const struct head_task *oldest;
+
+    if (out->sent || !head_excess_held(task)) {
+        return;
+    }
+    oldest        = pl_list_first(&core->unfinished, struct head_task, order_link);
+    out->hold     = PLASMON__V1__TASK_HOLD__HOLD_TURN;
+    out->n_after  = oldest != task; /* `after` has room for AFTER_MAX */
+    out->after[0] = wire_point(oldest->device->index, oldest->seq);
+}
+
 /* Of a copy to host memory for spilling, or from it: which, how much, and why it has not been sent. */
-static bool spill_tell(struct wire_arena *arena, const struct head_task *task,
-                       Plasmon__V1__TaskWait *out)
+static bool spill_tell(struct head_core *core, struct wire_arena *arena,
+                       const struct head_task *task, Plasmon__V1__TaskWait *out)
 {
     const struct head_task *first;
     char text[256];
 
     if (task->spilled == NULL) {
+        hold_tell(core, task, out);
         return true;
     }
     out->bytes = task->spilled->bytes;
@@ -217,7 +233,7 @@ static Plasmon__V1__TaskWait *task_tell(struct head_core *core, struct wire_aren
     if (out->what == NULL || out->label == NULL ||
         head_task_after(core, arena, task, &out->after, &out->n_after, &more) !=
             PLASMON_OK ||
-        !spill_tell(arena, task, out)) {
+        !spill_tell(core, arena, task, out)) {
         return NULL;
     }
     return out;

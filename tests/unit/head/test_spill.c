@@ -1431,6 +1431,176 @@ TEST(nor_for_one_that_is_put_from_host_memory)
     end();
 }
 
+/* Its launch, if that is not over. */
+static const struct head_task *maker_of(uint64_t id)
+{
+    const struct head_tile *tile =
+        pl_list_first(&array_of(id)->fragments, struct head_fragment, array_link)->tile;
+    const struct pl_list *pos;
+
+    pl_list_for_each(pos, &core->unfinished) {
+        const struct head_task *task = pl_container_of(pos, struct head_task, order_link);
+
+        for (size_t i = 0; i < task->outputs.count; i++) {
+            if (*(struct head_tile **)pl_vec_at(&task->outputs, i) == tile) {
+                return task;
+            }
+        }
+    }
+    return NULL;
+}
+
+static bool is_sent(uint64_t id)
+{
+    const struct head_task *task = maker_of(id);
+
+    return task == NULL || task->seq <= device->seq_sent;
+}
+
+static void refused(uint64_t id)
+{
+    const struct head_failure *failure =
+        head_array_failure(array_of(id), &array_of(id)->extent);
+
+    ASSERT_NOT_NULL(failure);
+    ASSERT_EQ(failure->status, PLASMON_EDEVMEM);
+    ASSERT_CONTAINS(failure->text, "makes 64.0 KiB on device 0, and there is no room");
+    ASSERT_CONTAINS(failure->text, "release some refs");
+}
+
+static Plasmon__V1__TaskHold hold_of(const struct head_task *task)
+{
+    Plasmon__V1__TaskHold hold = PLASMON__V1__TASK_HOLD__HOLD_NONE;
+    struct wire_arena arena;
+    Plasmon__V1__Waits waits;
+
+    ASSERT_OK(wire_arena_init(&arena, 1 << 20));
+    plasmon__v1__waits__init(&waits);
+    ASSERT_OK(head_core_waits(core, &arena, &waits));
+    for (size_t i = 0; i < waits.n_tasks; i++) {
+        if (waits.tasks[i]->seq == task->seq) {
+            hold = waits.tasks[i]->hold;
+            ASSERT_EQ(waits.tasks[i]->after[0], wire_point(0, device->seq_oldest));
+        }
+    }
+    wire_arena_finish(&arena);
+    return hold;
+}
+
+/*
+ * What was read goes again for the next one that is read, as soon as that is over, and a new value
+ * between the two would find its room: one by one they would take all that there is to come back
+ * to.
+ */
+TEST(a_value_that_there_is_no_room_for_does_not_take_that_of_what_comes_back)
+{
+    uint64_t count = begin_full(), task = 1000;
+
+    make(count + 1,
+         1); /* there is memory that the plan keeps free, and all can come back */
+    ASSERT_TRUE(is_sent(100 + count + 1));
+    settle();
+    count++;
+    ASSERT_EQ(core->tasks_failed, 0);
+    for (int round = 0; round < 4; round++) {
+        uint64_t one = first_away(), other = one + 1, made = 100 + count + 1;
+
+        while (buffer_of(other) != NULL) {
+            other++;
+        }
+        call(task++, &one, 1, PLASMON__V1__MODE__MODE_IN);
+        make(count + 1, 1);
+        call(task++, &other, 1, PLASMON__V1__MODE__MODE_IN);
+        ASSERT_TRUE(!is_sent(made));
+        ASSERT_EQ(hold_of(maker_of(made)), PLASMON__V1__TASK_HOLD__HOLD_TURN);
+        done();
+        slab_made();
+        settle();
+        refused(made);
+        let_go_of(made, 1);
+        settle();
+        ASSERT_TRUE(device->bytes_live <= device->bytes_total);
+    }
+    ASSERT_EQ(core->tasks_failed, 4);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t ref = 101 + i;
+
+        call(task++, &ref, 1, PLASMON__V1__MODE__MODE_IN);
+        ASSERT_TRUE(device->bytes_live <= device->bytes_total); /* its worker has room */
+        settle();
+    }
+    assert_all_there(101, count);
+    end();
+}
+
+/* Of host memory that holds two, the second place is for what comes back from the first. */
+TEST(nor_where_there_is_little_host_memory)
+{
+    uint64_t random = test_seed(), count, away;
+
+    begin_with(&(struct head_spill_config){
+        .memory_bytes = 2 * VALUE, .life = 1, .on_demand = true});
+    count = fill(&random, false);
+    ASSERT_EQ(spill->home.bytes_live, VALUE);
+    make(count + 1, 1);
+    refused(100 + count + 1);
+    settle();
+    away = first_away();
+    call(1000, &away, 1, PLASMON__V1__MODE__MODE_IN);
+    settle();
+    assert_all_there(101, count);
+    end();
+}
+
+/* They wait for each other, and for what is before them .. */
+TEST(values_that_there_is_no_room_for_are_made_one_at_a_time)
+{
+    uint64_t count = begin_full();
+
+    make(count + 1, 3);
+    for (uint64_t i = 1; i <= 3; i++) {
+        ASSERT_TRUE(is_sent(100 + count + i));
+        ASSERT_TRUE(i == 3 || !is_sent(100 + count + i + 1));
+        done();
+    }
+    settle();
+    ASSERT_EQ(core->tasks_failed, 0);
+    end();
+}
+
+/* .. but not when the plan has room for them after all. */
+TEST(and_not_when_room_was_made_meanwhile)
+{
+    uint64_t count = begin_full(), away = first_away(), first = 100 + count + 1;
+
+    call(1000, &away, 1, PLASMON__V1__MODE__MODE_IN);
+    done();
+    make(count + 1, 2);
+    ASSERT_TRUE(!is_sent(first) && !is_sent(first + 1));
+    let_go_of(100 + count - 3, 4); /* the last ones, which are on the device */
+    ASSERT_TRUE(is_sent(first) && is_sent(first + 1));
+    settle();
+    ASSERT_EQ(core->tasks_failed, 0);
+    end();
+}
+
+/* What the head makes to read what is there is no new value. */
+TEST(a_read_that_needs_memory_is_not_held)
+{
+    int64_t every_other[] = {0, VALUE / 8, 2};
+    uint64_t count = begin_full(), away = first_away();
+
+    make(count + 1, 1);
+    settle();
+    call(1000, &away, 1, PLASMON__V1__MODE__MODE_IN);
+    done();
+    copy_by_host(1001, PLASMON__V1__TASK_KIND__TASK_GET_HOST, 100 + count, every_other);
+    ASSERT_EQ(device->seq_sent, device->seq_last);
+    settle();
+    ASSERT_EQ(core->tasks_failed, 0);
+    end();
+}
+
 /* What is free in host memory lies in pieces, too: it is moved together for what is to go there. */
 TEST(what_goes_for_one_that_comes_back_finds_host_memory_in_one_piece)
 {
