@@ -19,7 +19,7 @@
 #define ROUNDS       5u
 #define SAMPLES_MAX  200u
 #define SETTLE_BYTES (UINT64_C(64) << 20)
-#define SETTLE_NS    UINT64_C(20000000000)
+#define SETTLE_NS    UINT64_C(60000000000)
 /* up to here bytes are compared here; above, checksums of both devices */
 #define COMPARE_MAX (64u << 20)
 
