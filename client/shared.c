@@ -83,7 +83,8 @@ void shared_memory_release(struct shared_memory *memory)
 
 plasmon_status_t shared_init(struct shared *shared)
 {
-    *shared = (struct shared){.control_fd = -1, .head_fd = -1, .silent.witness = -1};
+    *shared = (struct shared){
+        .control_fd = -1, .head_fd = -1, .asked_fd = -1, .silent.witness = -1};
     pl_list_init(&shared->memories);
     return pl_mutex_init(&shared->lock, PL_RANK_STORE);
 }
@@ -98,6 +99,7 @@ void shared_abandon(struct shared *shared)
     shared->present = NULL;
     pl_fd_close(&shared->head_fd);
     pl_fd_close(&shared->control_fd);
+    pl_fd_close(&shared->asked_fd);
     pl_fd_close(&shared->silent.witness);
 }
 
@@ -124,12 +126,16 @@ uint32_t shared_device_count(struct shared *shared)
     return count;
 }
 
+static bool hung_up(int fd)
+{
+    struct pollfd poller = {.fd = fd}; /* POLLHUP and POLLERR come unasked */
+
+    return fd < 0 || (poll(&poller, 1, 0) > 0 && poller.revents != 0);
+}
+
 static bool gone_locked(const struct shared *shared)
 {
-    /* POLLHUP and POLLERR come unasked */
-    struct pollfd poller = {.fd = shared->control_fd};
-
-    return poller.fd < 0 || (poll(&poller, 1, 0) > 0 && poller.revents != 0);
+    return hung_up(shared->control_fd);
 }
 
 bool shared_memory_lives(struct shared *shared, const struct shared_memory *memory)
@@ -156,27 +162,37 @@ uint64_t shared_number(struct shared *shared)
 
 /* ------------------------------------------------------------------------------- set-up */
 
-/*
- * Hello, and what comes of it: another memory, or (there was one before) the same. On failure what
- * was there stays.
- */
-static plasmon_status_t set_up_locked(struct shared *shared, struct pl_err *err)
+static plasmon_status_t hello_locked(struct shared *shared, struct pl_err *err)
 {
-    uint64_t deadline_ns = shared_control_deadline(shared, pl_now_ns() + SETUP_TIMEOUT_NS);
     struct store_control hello = {.type = STORE_CONTROL_CLIENT_HELLO};
-    plasmon_status_t status    = memory_create_locked(shared, &shared->coming);
 
-    if (status != PLASMON_OK) {
-        return pl_err_set(err, status, "out of host memory");
-    }
     if (shared->present != NULL) {
         hello.offset = shared->present->number;
         hello.reader = shared->present->reader;
     }
-    status = shared_control_ask(shared, hello, err);
+    return shared_control_ask(shared, hello, err);
+}
+
+/*
+ * What comes of a hello: another memory, or (there was one before) the same. On failure what was
+ * there stays. *out_silent: the store may yet say that it is the same.
+ */
+static plasmon_status_t set_up_locked(struct shared *shared, bool asked, bool *out_silent,
+                                      struct pl_err *err)
+{
+    uint64_t deadline_ns = shared_control_deadline(shared, pl_now_ns() + SETUP_TIMEOUT_NS);
+    plasmon_status_t status = memory_create_locked(shared, &shared->coming);
+
+    *out_silent = false;
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "out of host memory");
+    }
+    status = asked ? PLASMON_OK : hello_locked(shared, err);
     while (status == PLASMON_OK && shared->coming != NULL) {
         status = shared_control_step(shared, deadline_ns, err);
     }
+    *out_silent = status == PLASMON_ETIMEDOUT && shared->present != NULL &&
+                  shared->coming->device_count == 0 && shared->coming->pins == NULL;
     shared_memory_release_locked(shared->coming); /* what came of it when it failed */
     shared->coming = NULL;
     return status;
@@ -186,6 +202,7 @@ static plasmon_status_t connect_locked(struct shared *shared, const char *path,
                                        struct pl_err *err)
 {
     plasmon_status_t status;
+    bool asked, silent;
     int fd;
 
     if (path == NULL || path[0] == '\0') {
@@ -194,7 +211,12 @@ static plasmon_status_t connect_locked(struct shared *shared, const char *path,
     }
     shared_control_look(shared);
     status = shared_control_rests(shared, err); /* it may be the same one */
-    if (status == PLASMON_OK) {
+    if (hung_up(shared->asked_fd)) {
+        pl_fd_close(&shared->asked_fd);
+    }
+    asked = shared->asked_fd >= 0;
+    fd    = shared->asked_fd;
+    if (status == PLASMON_OK && !asked) {
         status = shared_control_connect(shared, path, &fd, err);
     }
     if (status != PLASMON_OK) {
@@ -202,8 +224,12 @@ static plasmon_status_t connect_locked(struct shared *shared, const char *path,
     }
     pl_fd_close(&shared->control_fd);
     shared->control_fd = fd;
-    status             = set_up_locked(shared, err);
-    if (status != PLASMON_OK) {
+    shared->asked_fd   = -1;
+    status             = set_up_locked(shared, asked, &silent, err);
+    if (status != PLASMON_OK && silent) {
+        shared->asked_fd   = shared->control_fd; /* and the next one who asks waits on */
+        shared->control_fd = -1;
+    } else if (status != PLASMON_OK) {
         pl_fd_close(&shared->control_fd); /* the next one who asks tries again */
     }
     return status;
@@ -212,10 +238,11 @@ static plasmon_status_t connect_locked(struct shared *shared, const char *path,
 plasmon_status_t shared_ensure(struct shared *shared, const char *path, struct pl_err *err)
 {
     plasmon_status_t status = PLASMON_OK;
+    bool silent;
 
     pl_mutex_lock(&shared->lock);
     if (shared->present == NULL) {
-        status = shared->control_fd >= 0 ? set_up_locked(shared, err)
+        status = shared->control_fd >= 0 ? set_up_locked(shared, false, &silent, err)
                                          : connect_locked(shared, path, err);
     }
     pl_mutex_unlock(&shared->lock);

@@ -19,7 +19,9 @@
  * is and since when, and goes another way (messages) where there is one. What it says later counts
  * as an answer, and ends that. So does its end, which the connection tells that it did not answer
  * on: it is kept for that (its process may be one of another pid namespace, and have no number
- * here). The next store is not held to account for it.
+ * here). The next store is not held to account for it. One that was asked whether the memory goes on,
+ * and has not said so yet, may have put our page of pins to that connection, and clears it when it
+ * ends: so who asks again waits at the same one for the answer.
  *
  * Threads: any; `lock` guards the socket and the lists. Pinned bytes are used without it.
  */
@@ -65,6 +67,7 @@ struct shared {
     /* Guarded by `lock`. */
     int control_fd; /* -1: none */
     int head_fd;    /* private cluster: a socket to the head that nobody took yet; -1 */
+    int asked_fd; /* over which a store was asked for `present`, and did not answer yet; -1 */
     struct pl_list memories;       /* all that there are */
     struct shared_memory *present; /* NULL: nothing is set up yet */
     struct shared_memory *coming;  /* while a set-up comes; else NULL */

@@ -532,6 +532,88 @@ TEST(a_store_that_was_silent_and_has_ended_is_not_held_against_the_next_one)
     next_end(&next, path);
 }
 
+/*
+ * The next store has the memory of the one before, and is slow to say so: its page of pins goes to
+ * the connection that asked for it, and is cleared when that ends.
+ */
+TEST(a_store_that_says_late_that_the_memory_goes_on_has_no_reason_to_clear_its_pins)
+{
+    struct fake_store store;
+    struct shared shared;
+    struct shared_pin pin;
+    struct store_control message;
+    struct pl_err err = {0};
+    int listener, fds[PL_FD_MAX_PER_MESSAGE], adopted;
+    unsigned count = PL_FD_MAX_PER_MESSAGE;
+    size_t bytes   = sizeof(message);
+    char path[64];
+
+    test_expect_log(); /* that it does not answer */
+    folder(path);
+    begin(&store, &shared);
+    ASSERT_OK(shared_ensure(&shared, NULL, &err));
+    shared.present->number = 77;
+    shared.present->reader = 5;
+    store_table_alloc(store.table, 7, 3, 4096, &bytes_1000, 0, 1);
+    store_table_seal(store.table, 7);
+    ASSERT_OK(shared_hold(&shared, KEY(0, 7, 3), pl_now_ns() + SECOND_NS, &pin, &err));
+
+    listener = place_listen(path);
+    ASSERT_EQ(shutdown(store.fd, SHUT_RDWR), 0);
+    shared.silent.rest_ns = 1; /* a second is all the next one is given */
+    ASSERT_STATUS(shared_renew(&shared, path, &err), PLASMON_ETIMEDOUT);
+    ASSERT_STATUS(shared_renew(&shared, path, &err), PLASMON_ETIMEDOUT); /* still */
+
+    adopted = accept(listener, NULL, NULL);
+    ASSERT_TRUE(adopted >= 0);
+    ASSERT_OK(pl_fd_recv(adopted, &message, &bytes, fds, &count));
+    ASSERT_EQ(message.type, STORE_CONTROL_CLIENT_HELLO);
+    ASSERT_EQ(message.offset, 77);
+    ASSERT_EQ(message.reader, 5);
+    message = (struct store_control){.version = STORE_CONTROL_VERSION,
+                                     .type    = STORE_CONTROL_CLIENT_SETUP,
+                                     .part    = STORE_PART_DONE,
+                                     .total   = 1,
+                                     .offset  = 77,
+                                     .reader  = 5};
+    ASSERT_OK(pl_fd_send(adopted, &message, sizeof(message), NULL, 0));
+    ASSERT_OK(shared_renew(&shared, path, &err));
+    ASSERT_EQ(shared_number(&shared), 77);
+    ASSERT_EQ(recv(adopted, &message, sizeof(message), MSG_DONTWAIT), -1); /* is there */
+    shared_unpin(&pin);
+    end(&store, &shared);
+    ASSERT_EQ(recv(adopted, &message, sizeof(message), MSG_DONTWAIT), 0);
+    pl_fd_close(&adopted);
+    pl_fd_close(&listener);
+    ASSERT_EQ(unlink(path), 0);
+}
+
+/* One that ends before it has answered leaves nothing to wait for. */
+TEST(a_store_that_was_asked_and_has_ended_is_not_waited_for)
+{
+    struct fake_store store;
+    struct next_store next;
+    struct shared shared;
+    struct pl_err err = {0};
+    char path[64];
+    int listener;
+
+    test_expect_log();
+    folder(path);
+    begin(&store, &shared);
+    ASSERT_OK(shared_ensure(&shared, NULL, &err));
+    listener = place_listen(path);
+    ASSERT_EQ(shutdown(store.fd, SHUT_RDWR), 0);
+    shared.silent.rest_ns = 1;
+    ASSERT_STATUS(shared_renew(&shared, path, &err), PLASMON_ETIMEDOUT);
+    pl_fd_close(&listener);
+    next_begin(&next, path);
+    ASSERT_OK(shared_renew(&shared, path, &err));
+    ASSERT_EQ(shared_device_count(&shared), 1);
+    end(&store, &shared);
+    next_end(&next, path);
+}
+
 /* Stopped, say: nobody takes connections from its queue, which is full. */
 TEST(a_store_that_takes_no_connections_is_silent)
 {
