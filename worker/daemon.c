@@ -747,22 +747,12 @@ static void leaks_tell(void)
 
 static void wake_up_locked(struct worker_daemon *daemon, const struct worker_watch *watch)
 {
-    bool lanes = false;
+    uint32_t ready = worker_watch_take(watch);
+    bool lanes     = (ready & ~(1u << WORKER_WATCH_NOTIFY | 1u << WORKER_WATCH_BELL)) != 0;
 
-    for (size_t i = 0; i < WORKER_WATCH_FDS; i++) {
-        if ((watch->fds[i].revents & (POLLIN | POLLHUP | POLLERR)) == 0) {
-            continue;
-        }
-        if (watch->fds[i].fd == daemon->shared.control_fd) {
-            control_take(daemon);
-        } else {
-            (void)pl_fd_lower(watch->fds[i].fd);
-        }
-        lanes |= watch->fds[i].fd != daemon->executor.notify_fd &&
-                 watch->fds[i].fd != daemon->executor.bell_fd;
-    }
-    if (daemon->shared.control_fd < 0 || worker_memory_unsent(daemon->memory)) {
-        control_take(daemon); /* looks for another store, or sends to this one */
+    if ((ready & 1u << WORKER_WATCH_CONTROL) != 0 || daemon->shared.control_fd < 0 ||
+        worker_memory_unsent(daemon->memory)) {
+        control_take(daemon); /* also looks for another store, and sends to this one */
     }
     if (lanes) { /* a client rang, or its lane came after it had rung */
         worker_lanes_serve(&daemon->executor.lanes);
@@ -801,9 +791,10 @@ void worker_daemon_run(struct worker_daemon *daemon)
         step_locked(daemon);
         worker_trace_tick(&daemon->executor.trace, pl_now_ns());
         worker_uplink_flush(daemon->uplink);
-        watch.fds[0].fd = daemon->shared.control_fd; /* another store's, perhaps */
-        watched         = watched_of(daemon->core);
-        daemon->executor.unwatched = by_words && watched == WORKER_WATCHED_NOTHING;
+        /* another store's, perhaps */
+        watch.fds[WORKER_WATCH_CONTROL].fd = daemon->shared.control_fd;
+        watched                            = watched_of(daemon->core);
+        daemon->executor.unwatched         = by_words && watched == WORKER_WATCHED_NOTHING;
         if (daemon->executor.unwatched) {
             worker_watch_rest(&watch);
         }

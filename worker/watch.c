@@ -186,3 +186,18 @@ void worker_watch_wait(struct worker_watch *watch, enum worker_watched what, int
         }
     }
 }
+
+uint32_t worker_watch_take(const struct worker_watch *watch)
+{
+    uint32_t ready = 0;
+
+    for (uint32_t i = 0; i < WORKER_WATCH_FDS; i++) {
+        if ((watch->fds[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
+            ready |= 1u << i;
+            if (i != WORKER_WATCH_CONTROL) {
+                (void)pl_fd_lower(watch->fds[i].fd);
+            }
+        }
+    }
+    return ready;
+}

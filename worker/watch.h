@@ -31,8 +31,11 @@
 #include "base/linger.h"
 #include "store/timeline.h"
 
-#define WORKER_WATCH_FDS  4
-#define WORKER_WATCH_BELL 3 /* of these; an eventfd */
+#define WORKER_WATCH_FDS 4
+#define WORKER_WATCH_CONTROL \
+    0 /* of these: the socket to the store; the others are eventfds */
+#define WORKER_WATCH_NOTIFY 2
+#define WORKER_WATCH_BELL   3
 
 struct worker_watch {
     const struct store_timeline *timeline;
@@ -63,6 +66,12 @@ enum worker_watched {
 };
 void worker_watch_wait(struct worker_watch *watch, enum worker_watched what,
                        int timeout_ms);
+
+/*
+ * A bit for each descriptor that was readable then; of the eventfds the count is taken. The socket is
+ * not read: another thread may have closed it since, and its number may be anybody's.
+ */
+uint32_t worker_watch_take(const struct worker_watch *watch);
 
 /* Pause before the next look, after so long without a change; 0: none. */
 uint64_t worker_watch_pause_ns(const struct worker_watch *watch, uint64_t unchanged_ns);

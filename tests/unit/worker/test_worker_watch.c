@@ -275,4 +275,30 @@ TEST(a_wait_that_was_long_is_kept)
     scene_end(&scene);
 }
 
+/*
+ * The thread that takes commands may close the store's socket between the look and this, and open
+ * something of its own by that number.
+ */
+TEST(what_has_the_number_of_the_stores_socket_by_now_is_not_read)
+{
+    struct scene scene = scene_set(false);
+    int other[2];
+
+    raise_fd(scene.fds[WORKER_WATCH_CONTROL]);
+    raise_fd(scene.fds[WORKER_WATCH_NOTIFY]);
+    worker_watch_wait(&scene.watch, WORKER_WATCHED_NOTHING, -1);
+
+    ASSERT_EQ(pipe(other), 0);
+    ASSERT_EQ(dup2(other[0], scene.fds[WORKER_WATCH_CONTROL]),
+              scene.fds[WORKER_WATCH_CONTROL]);
+    raise_fd(other[1]);
+    ASSERT_EQ(worker_watch_take(&scene.watch),
+              1u << WORKER_WATCH_CONTROL | 1u << WORKER_WATCH_NOTIFY);
+    ASSERT_TRUE(pl_fd_lower(other[0]));
+    ASSERT_TRUE(!pl_fd_lower(scene.fds[WORKER_WATCH_NOTIFY]));
+    pl_fd_close(&other[0]);
+    pl_fd_close(&other[1]);
+    scene_end(&scene);
+}
+
 TEST_MAIN()
