@@ -67,7 +67,7 @@ struct store_lane {
     uint64_t magic;
     /*
      * By the store: the device is given up; by the worker: this cannot be pinned. Nothing will be
-     * done any more.
+     * done any more, or not before the store opens it for its next client.
      */
     uint64_t closed;
     uint64_t reader; /* by the store: whose it is, for the store that comes after it */

@@ -15,6 +15,12 @@ static bool lane_closed(const struct store_host_lane *lane)
     return __atomic_load_n(&lane->shared->closed, __ATOMIC_ACQUIRE) != 0;
 }
 
+/* Whoever has it next asks, and its worker tries again to pin it. */
+static void lane_open(const struct store_host_lane *lane)
+{
+    __atomic_store_n(&lane->shared->closed, 0, __ATOMIC_RELEASE);
+}
+
 static bool lane_quiet(const struct store_host_lane *lane)
 {
     for (uint32_t i = 0; i < STORE_LANE_SLOTS; i++) {
@@ -113,6 +119,16 @@ plasmon_status_t store_lanes_take(struct store_host *host, uint32_t device, uint
 
         if (lane->reader == STORE_LANE_FREE && !lane_closed(lane) && lane_quiet(lane)) {
             lane_give(lane, reader);
+            *out_lane = lane;
+        }
+    }
+    for (uint32_t i = 0; *out_lane == NULL && i < owner->lane_count; i++) {
+        struct store_host_lane *lane = &owner->lanes[i];
+
+        /* Nothing of it is on a device, whatever its last client asked for. */
+        if (lane->reader == STORE_LANE_FREE && lane_closed(lane)) {
+            lane_give(lane, reader);
+            lane_open(lane);
             *out_lane = lane;
         }
     }

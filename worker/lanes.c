@@ -11,6 +11,8 @@
 struct worker_lane {
     struct store_lane *shared;
     bool own; /* not a client's: who moves the bytes counts them */
+    bool
+        pinned; /* false: `closed`, and nothing of it is looked at until the store opens it */
     /* Of requests on the device: mask bits, and what they write. */
     uint32_t running;
     uint64_t asked[STORE_LANE_SLOTS];
@@ -45,9 +47,11 @@ static struct worker_lane *lane_at(const struct worker_lanes *lanes, size_t i)
     return *(struct worker_lane *const *)pl_vec_at(&lanes->lanes, i);
 }
 
-static void memory_drop(struct worker_lanes *lanes, struct store_lane *memory)
+static void memory_drop(struct worker_lanes *lanes, struct store_lane *memory, bool pinned)
 {
-    device_host_unregister(lanes->device, memory);
+    if (pinned) {
+        device_host_unregister(lanes->device, memory);
+    }
     pl_fd_unmap(memory, STORE_LANE_BYTES);
 }
 
@@ -65,11 +69,11 @@ void worker_lanes_finish(struct worker_lanes *lanes)
     for (size_t i = 0; i < lanes->lanes.count; i++) {
         struct worker_lane *lane = lane_at(lanes, i);
 
-        memory_drop(lanes, lane->shared);
+        memory_drop(lanes, lane->shared, lane->pinned);
         pl_free(lane);
     }
     for (size_t i = 0; i < lanes->lent.count; i++) {
-        memory_drop(lanes, *(struct store_lane **)pl_vec_at(&lanes->lent, i));
+        memory_drop(lanes, *(struct store_lane **)pl_vec_at(&lanes->lent, i), true);
     }
     pl_vec_finish(&lanes->lanes);
     pl_vec_finish(&lanes->lent);
@@ -94,6 +98,21 @@ plasmon_status_t worker_lanes_open(struct worker_lanes *lanes)
 }
 
 /* The whole of it: the device writes the mailboxes' words, too. */
+static void lane_pin(struct worker_lanes *lanes, struct worker_lane *lane)
+{
+    plasmon_status_t status =
+        pl_fault_point("worker.lane_register")
+            ? PLASMON_ENOMEM
+            : device_host_register(lanes->device, lane->shared, STORE_LANE_BYTES);
+
+    lane->pinned = status == PLASMON_OK;
+    if (!lane->pinned) {
+        /* too much is pinned: its client uses messages, and everybody else goes on */
+        pl_warn("worker", "a client's lane cannot be pinned: %s", pl_status_text(status));
+    }
+    __atomic_store_n(&lane->shared->closed, !lane->pinned, __ATOMIC_RELEASE);
+}
+
 static plasmon_status_t lane_add(struct worker_lanes *lanes, int fd)
 {
     struct worker_lane *lane   = PL_NEW(struct worker_lane);
@@ -113,26 +132,15 @@ static plasmon_status_t lane_add(struct worker_lanes *lanes, int fd)
         status = PLASMON_EVERSION;
         goto err_unmap;
     }
-    status = pl_fault_point("worker.lane_register")
-                 ? PLASMON_ENOMEM
-                 : device_host_register(lanes->device, memory, STORE_LANE_BYTES);
-    if (status != PLASMON_OK) {
-        /* too much is pinned: its client uses messages, and everybody else goes on */
-        pl_warn("worker", "a client's lane cannot be pinned: %s", pl_status_text(status));
-        __atomic_store_n(&lane->shared->closed, 1, __ATOMIC_RELEASE);
-        status = PLASMON_OK;
-        goto err_unmap;
-    }
     place = pl_vec_push(&lanes->lanes);
     if (place == NULL) {
         status = PLASMON_ENOMEM;
-        goto err_unregister;
+        goto err_unmap;
     }
     *place = lane;
+    lane_pin(lanes, lane);
     return PLASMON_OK;
 
-err_unregister:
-    device_host_unregister(lanes->device, memory);
 err_unmap:
     pl_fd_unmap(memory, STORE_LANE_BYTES);
 err_free:
@@ -181,6 +189,7 @@ static plasmon_status_t own_add(struct worker_lanes *lanes, struct store_lane *m
     }
     lane->shared = memory;
     lane->own    = true;
+    lane->pinned = true;
     *place       = lane;
     return PLASMON_OK;
 }
@@ -308,6 +317,15 @@ static void lane_collect(struct worker_lanes *lanes, struct worker_lane *lane)
     }
 }
 
+/* The store has opened one that could not be pinned, for its next client: perhaps it can by now. */
+static bool lane_serves(struct worker_lanes *lanes, struct worker_lane *lane)
+{
+    if (!lane->pinned && __atomic_load_n(&lane->shared->closed, __ATOMIC_ACQUIRE) == 0) {
+        lane_pin(lanes, lane);
+    }
+    return lane->pinned;
+}
+
 void worker_lanes_serve(struct worker_lanes *lanes)
 {
     lent_take(lanes);
@@ -315,7 +333,7 @@ void worker_lanes_serve(struct worker_lanes *lanes)
         struct worker_lane *lane = lane_at(lanes, k);
 
         lane_collect(lanes, lane);
-        for (uint32_t i = 0; i < STORE_LANE_SLOTS; i++) {
+        for (uint32_t i = 0; lane_serves(lanes, lane) && i < STORE_LANE_SLOTS; i++) {
             uint64_t asked = store_lane_asked(lane->shared, i);
 
             /*

@@ -234,6 +234,36 @@ TEST(a_lane_that_cannot_be_pinned_is_closed)
     end();
 }
 
+TEST(one_that_the_store_opens_again_is_pinned_when_that_is_possible)
+{
+    begin();
+    test_expect_log();
+    pl_fault_arm("worker.lane_register", 0);
+    take();
+    ASSERT_TRUE(pl_fault_disarm());
+    lane->closed = 0;
+    pl_fault_arm("worker.lane_register", 0);
+    worker_lanes_serve(&lanes);
+    ASSERT_TRUE(pl_fault_disarm());
+    ASSERT_EQ(lane->closed, 1);
+    lane->closed = 0;
+    ask(0, STORE_LANE_GET, 2, 0, 10);
+    worker_lanes_serve(&lanes);
+    ASSERT_OK(wait_done(0));
+    ASSERT_EQ(lane->closed, 0);
+    end();
+}
+
+/* Another worker may find that it can. */
+TEST(what_the_worker_before_could_not_pin_is_open_when_this_one_can)
+{
+    begin();
+    lane->closed = 1;
+    take();
+    ASSERT_EQ(lane->closed, 0);
+    end();
+}
+
 TEST(a_slab_that_is_none_is_refused)
 {
     struct pl_err err;
