@@ -1,4 +1,8 @@
-/* Sockets of the bulk channel: numeric addresses, non-blocking, every wait with an end. */
+/*
+ * Sockets of the bulk channel: numeric addresses, non-blocking, every wait with an end. Who waits
+ * for what the other side has to say next (a receiver, a relay) waits as long as that is there: a
+ * relay between two hosts that are both cut off would have its place, of few, for ever.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -87,6 +91,26 @@ static void share_with_the_dead(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)); /* fewer ports */
 }
 
+/* A host that is cut off says no goodbye. Without a word of it for so long the connection is over. */
+#define QUIET_S 60
+#define PROBE_S 10
+#define PROBES  3
+
+static void end_when_silent(int fd)
+{
+    const struct {
+        int level, name, value;
+    } options[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},
+                   {IPPROTO_TCP, TCP_KEEPIDLE, QUIET_S},
+                   {IPPROTO_TCP, TCP_KEEPINTVL, PROBE_S},
+                   {IPPROTO_TCP, TCP_KEEPCNT, PROBES}};
+
+    for (size_t i = 0; i < PL_COUNT(options); i++) { /* works without, too */
+        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value,
+                         sizeof(options[i].value));
+    }
+}
+
 /*
  * The buffers are the system's business: it makes them as large as the way there needs, up to
  * tcp_rmem and tcp_wmem. Asking for a size ends that, and gives less where rmem_max is the usual
@@ -97,6 +121,7 @@ static void tune(int fd)
     int one = 1;
 
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* works without */
+    end_when_silent(fd);
 }
 
 plasmon_status_t bulk_listen(const char *listen_on, uint16_t port_first, uint16_t port_last,

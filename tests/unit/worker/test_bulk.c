@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdatomic.h>
@@ -904,6 +905,38 @@ TEST(the_next_one_has_the_port_of_one_that_has_ended)
     ASSERT_OK(bulk_listen("127.0.0.1", port, port, &other_fd, second, &err));
     ASSERT_STR(first, second);
     (void)close(other_fd);
+}
+
+static int option_of(int fd, int level, int name)
+{
+    int value       = -1;
+    socklen_t bytes = sizeof(value);
+
+    ASSERT_EQ(getsockopt(fd, level, name, &value, &bytes), 0);
+    return value;
+}
+
+/* The system asks whether it is there: here, whether it would, for it takes a minute and a half. */
+TEST(who_is_cut_off_keeps_no_connection)
+{
+    char address[TRANSFER_BULK_ADDRESS_BYTES];
+    struct pl_err err = {.status = PLASMON_OK};
+    int listener, fds[2];
+
+    ASSERT_OK(bulk_listen("127.0.0.1", 0, 0, &listener, address, &err));
+    ASSERT_OK(bulk_connect(address, -1, &fds[0], &err));
+    ASSERT_EQ(poll(&(struct pollfd){.fd = listener, .events = POLLIN}, 1, 10000), 1);
+    fds[1] = accept(listener, NULL, NULL);
+    ASSERT_TRUE(fds[1] >= 0);
+    for (int i = 0; i < 2; i++) {
+        ASSERT_EQ(option_of(fds[i], SOL_SOCKET, SO_KEEPALIVE), 1);
+        ASSERT_TRUE(option_of(fds[i], IPPROTO_TCP, TCP_KEEPIDLE) +
+                        option_of(fds[i], IPPROTO_TCP, TCP_KEEPINTVL) *
+                            option_of(fds[i], IPPROTO_TCP, TCP_KEEPCNT) <=
+                    120);
+        (void)close(fds[i]);
+    }
+    (void)close(listener);
 }
 
 /* ------------------------------------------------------------------------------ hostile */
