@@ -10,6 +10,9 @@
  * but to live) is on the byte of its device. The system lets go of the lock when the last who has
  * the descriptor ends, and the next store sees it. The file stays when a store dies; without it, or
  * where a file system knows no such locks, everybody is waited for until the time is over.
+ *
+ * WHOSE TIME. It is theirs: while this process stands still (it is stopped, or gets no processor)
+ * it hears nobody, and what they said meanwhile lies in their sockets.
  */
 #include "store/daemon_int.h"
 
@@ -30,7 +33,8 @@
 
 #define CALLERS_MAX 128u /* connections that are listened to at a time */
 #define KILL_MS     10000u
-#define LOOK_MS     20u /* how often the marks are looked at: nothing tells of them */
+#define LOOK_MS     20u  /* how often the marks are looked at: nothing tells of them */
+#define STILL_MS    500u /* a look that takes longer: we stood still */
 
 /* Somebody who has connected while we wait for workers. */
 struct caller {
@@ -281,24 +285,40 @@ static bool collection_wait(struct collection *collection, uint64_t until_ns)
     return true;
 }
 
+/* So much of the time of one look is not to be counted. */
+static uint64_t still_ns(uint64_t look_ns)
+{
+    if (look_ns < STILL_MS * UINT64_C(1000000)) {
+        return 0;
+    }
+    pl_warn("store",
+            "this process stood still for %llu ms: its workers have as much longer",
+            (unsigned long long)(look_ns / 1000000));
+    return look_ns;
+}
+
 static void collect(struct collection *collection)
 {
-    uint64_t until_ns = pl_now_ns() + STORE_HANDBACK_FIRST_MS * UINT64_C(1000000);
+    uint64_t now_ns   = pl_now_ns();
+    uint64_t until_ns = now_ns + STORE_HANDBACK_FIRST_MS * UINT64_C(1000000);
     bool began        = false;
     bool alive        = true;
 
-    while (!store_handback_complete(&collection->handback) && pl_now_ns() < until_ns) {
-        uint64_t look_ns = pl_now_ns() + (alive ? LOOK_MS * UINT64_C(1000000) : 0);
+    while (!store_handback_complete(&collection->handback) && now_ns < until_ns) {
+        uint64_t before_ns = now_ns;
+        uint64_t look_ns   = now_ns + (alive ? LOOK_MS * UINT64_C(1000000) : 0);
 
         /* What the dead have said is still to be read. */
         if (!collection_wait(collection, pl_min_u64(look_ns, until_ns)) && !alive) {
             pl_info("store", "nobody else of its workers lives");
             break;
         }
-        alive = some_live(collection);
+        alive  = some_live(collection);
+        now_ns = pl_now_ns();
+        until_ns += still_ns(now_ns - before_ns);
         if (!began && collection->handback.total > 0) {
             began    = true;
-            until_ns = pl_now_ns() + STORE_HANDBACK_ALL_MS * UINT64_C(1000000);
+            until_ns = now_ns + STORE_HANDBACK_ALL_MS * UINT64_C(1000000);
         }
     }
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "store/handback.h"
 #include "tests/integration/one_way.h"
 #include "tests/integration/started.h"
 
@@ -258,6 +259,42 @@ TEST(a_worker_that_dies_while_there_is_no_store_is_replaced_by_the_next)
         }
         cluster_expect_ramp(client, put, COUNT, 5, 1);
         ASSERT_TRUE(kill(last, 0) != 0);
+    }
+    plasmon_finish(client);
+}
+
+/* Stopped, or without a processor: what workers say meanwhile is heard, however long it takes. */
+TEST(a_store_that_stands_still_while_its_workers_hand_back_takes_over_all_the_same)
+{
+    struct plasmon_ref *made[DEVICES];
+    struct plasmon_client *client;
+    pid_t store, workers[DEVICES];
+
+    test_expect_log();
+    head_start();
+    store  = store_start("60000");
+    client = started_join_knowing(head_target, DEVICES);
+    for (int i = 0; i < DEVICES; i++) {
+        made[i] = cluster_fill(client, COUNT, i + 1, i);
+        cluster_expect_all(client, made[i], COUNT, (float)(i + 1));
+        workers[i] = cluster_find("plasmon-worker", i);
+    }
+    store_kill(store);
+    for (int i = 0; i < DEVICES; i++) {
+        ASSERT_EQ(kill(workers[i], SIGSTOP), 0); /* so that it waits until it is stopped */
+    }
+    store = store_start("60000");
+    (void)started_wait_log("store.log", NULL, "waiting for its workers");
+    ASSERT_EQ(kill(store, SIGSTOP), 0);
+    for (int i = 0; i < DEVICES; i++) {
+        ASSERT_EQ(kill(workers[i], SIGCONT), 0);
+    }
+    (void)usleep((STORE_HANDBACK_FIRST_MS + 500) * 1000);
+    ASSERT_EQ(kill(store, SIGCONT), 0);
+    (void)started_wait_log("store.log", NULL, "took over the memory of 3 devices");
+    for (int i = 0; i < DEVICES; i++) {
+        cluster_expect_all(client, made[i], COUNT, (float)(i + 1));
+        ASSERT_EQ(cluster_find("plasmon-worker", i), workers[i]);
     }
     plasmon_finish(client);
 }
