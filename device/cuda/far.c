@@ -33,10 +33,8 @@
  * says worker/begun.c.
  *
  * WHEN somebody says so (device_engines_open()): a context costs 524 MiB of the other device, and a
- * thread some seconds, in which copies are slower. So a host has one made at a time (base/turn.h):
- * one alone takes .55 s, two at once 3 s each, and twelve, of four GPUs, were not there after 20.
- * Where it cannot be had (no room, a compute mode that is not DEFAULT, a device that is hidden), this
- * device reads.
+ * thread some seconds. Where it cannot be had (no room, a compute mode that is not DEFAULT, a
+ * device that is hidden), this device reads.
  *
  * WHAT IT MAY REACH. This device's chunks, to write, and its own as they are mapped here, to read;
  * nobody else's.
@@ -50,17 +48,13 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/log.h"
-#include "base/turn.h"
 
 /* of the other device's memory that stays free, but not .. */
 #define ROOM_BYTES  (UINT64_C(1) << 30)
 #define ROOM_PART   8u /* .. more than such a part of it */
 #define LINKS_BYTES 4096u
 #define TURN_NS     20000 /* somebody who waits for the lock is awake by then */
-/* of a host of eight, 56 are to be made; who is stuck in his turn is not waited for for ever */
-#define TURN_MOST_NS UINT64_C(120000000000)
 #define WAYS \
     (LINKS_BYTES / sizeof(uint64_t) - DEVICE_CUDA_FAR_MAX) /* then words_work()'s */
 
@@ -75,8 +69,7 @@ struct device_cuda_far {
     uint32_t ordinal;
     _Atomic enum far_state state;
     pthread_t thread;
-    bool started;     /* there is that thread: who finishes joins it */
-    atomic_bool left; /* .. and it need not wait for its turn */
+    bool started; /* there is that thread: who finishes joins it */
 
     /* Guarded by the device's `lock`. */
     struct device_cuda_stream *holders[DEVICE_CUDA_FAR_LANES]; /* NULL: it is free */
@@ -510,11 +503,9 @@ static void far_close(struct device_cuda_far *far)
 static void *far_run(void *user)
 {
     struct device_cuda_far *far = user;
-    int turn                    = pl_turn_take("gpu-context", &far->left, TURN_MOST_NS);
     uint64_t begun_ns           = pl_now_ns();
-    plasmon_status_t status = atomic_load(&far->left) ? PLASMON_ECANCELLED : far_open(far);
+    plasmon_status_t status     = far_open(far);
 
-    pl_fd_close(&turn);
     if (status == PLASMON_OK) {
         pl_info("device",
                 "GPU %u: what comes from GPU %u is copied by the engines of that; to open "
@@ -557,7 +548,6 @@ static struct device_cuda_far *far_add(struct device_cuda *cuda, uint32_t ordina
         far->cuda    = cuda;
         far->ordinal = ordinal;
         atomic_init(&far->state, FAR_OPENS);
-        atomic_init(&far->left, false);
         cuda->far[ordinal] = far;
     }
     pl_mutex_unlock(&cuda->lock);
@@ -726,11 +716,6 @@ plasmon_status_t device_cuda_far_init(struct device_cuda *cuda)
 
 void device_cuda_far_finish(struct device_cuda *cuda)
 {
-    for (uint32_t i = 0; i < DEVICE_CUDA_FAR_MAX; i++) {
-        if (cuda->far[i] != NULL) {
-            atomic_store(&cuda->far[i]->left, true);
-        }
-    }
     for (uint32_t i = 0; i < DEVICE_CUDA_FAR_MAX; i++) {
         struct device_cuda_far *far = cuda->far[i];
 

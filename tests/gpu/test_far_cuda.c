@@ -16,8 +16,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/fd.h"
-#include "base/turn.h"
 #include "tests/harness/gpu/fake_counts.h"
 
 const enum device_kind contract_kind = DEVICE_CUDA;
@@ -162,31 +160,6 @@ static void far_await(struct device *device, struct device_stream *stream, uint3
     ASSERT_EQ(engines_opened(device, ordinal), DEVICE_ENGINES_OPEN);
     ASSERT_OK(device_stream_source(stream, ordinal));
     ASSERT_EQ(device_stream_engines(stream), ordinal);
-}
-
-/* What it is to open waits for whoever opens something; who ends does not wait for that. */
-TEST(of_a_host_one_context_is_opened_at_a_time)
-{
-    static atomic_bool stays;
-    const struct timespec nap = {.tv_nsec = 50000000};
-    struct far far;
-    int turn;
-
-    far_begin(&far);
-    turn = pl_turn_take("gpu-context", &stays, WAIT_NS);
-    ASSERT_TRUE(turn >= 0);
-    device_engines_open(far.c.device, 1);
-    (void)nanosleep(&nap, NULL);
-    ASSERT_EQ(device_engines_state(far.c.device, 1), DEVICE_ENGINES_OPENING);
-    pl_fd_close(&turn);
-    far_await(far.c.device, far.streams[0], 1);
-    far_end(&far);
-
-    far_begin(&far);
-    turn = pl_turn_take("gpu-context", &stays, WAIT_NS);
-    device_engines_open(far.c.device, 1);
-    far_end(&far); /* else this takes as long as a turn may */
-    pl_fd_close(&turn);
 }
 
 static void far_await_all(struct far *far)
