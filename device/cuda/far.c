@@ -70,6 +70,9 @@ struct device_cuda_far {
     _Atomic enum far_state state;
     pthread_t thread;
     bool started; /* there is that thread: who finishes joins it */
+    /* its thread's: what opening the chunks took, which were there by then */
+    uint64_t maps_ns;
+    uint32_t maps_opened;
 
     /* Guarded by the device's `lock`. */
     struct device_cuda_stream *holders[DEVICE_CUDA_FAR_LANES]; /* NULL: it is free */
@@ -431,6 +434,7 @@ static plasmon_status_t maps_open(struct device_cuda_far *far)
 {
     const struct timespec turn = {.tv_nsec = TURN_NS};
     struct device_cuda *cuda   = far->cuda;
+    uint64_t begun_ns          = pl_now_ns();
     plasmon_status_t status    = PLASMON_OK;
     bool more                  = true;
 
@@ -443,6 +447,7 @@ static plasmon_status_t maps_open(struct device_cuda_far *far)
         if (more) {
             map->opened |= UINT64_C(1) << far->ordinal;
             status = map_open(far, map);
+            far->maps_opened++;
         } else { /* what is mapped next sees it */
             atomic_store(&far->state, FAR_READY);
         }
@@ -451,6 +456,7 @@ static plasmon_status_t maps_open(struct device_cuda_far *far)
             (void)nanosleep(&turn, NULL);
         }
     }
+    far->maps_ns = pl_now_ns() - begun_ns;
     return status;
 }
 
@@ -509,9 +515,10 @@ static void *far_run(void *user)
     if (status == PLASMON_OK) {
         pl_info("device",
                 "GPU %u: what comes from GPU %u is copied by the engines of that; to open "
-                "it took %llu ms",
+                "it took %llu ms, %llu of them for %u chunks",
                 far->cuda->base.info.ordinal, far->ordinal,
-                (unsigned long long)((pl_now_ns() - begun_ns) / 1000000));
+                (unsigned long long)((pl_now_ns() - begun_ns) / 1000000),
+                (unsigned long long)(far->maps_ns / 1000000), far->maps_opened);
         return NULL;
     }
     pl_info("device", "GPU %u: what comes from GPU %u is copied by its own engines: %s",
