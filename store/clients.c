@@ -82,21 +82,17 @@ static bool files_are_kept_from(int fd)
     return (rlim_t)fd + pl_min_u64(FILES_KEPT, limit.rlim_cur / 4) >= limit.rlim_cur;
 }
 
-plasmon_status_t clients_files_check(const struct store_daemon *daemon)
+bool clients_files_left(const struct store_daemon *daemon)
 {
-    int lowest =
-        daemon->options->embedded ? -1 : fcntl(daemon->listen_fd, F_DUPFD_CLOEXEC, 3);
-    bool low = lowest >= 0 ? files_are_kept_from(lowest) : errno == EMFILE;
+    bool left = true;
 
-    pl_fd_close(&lowest);
-    return low && !daemon->options->embedded ? PLASMON_ELIMIT : PLASMON_OK;
-}
+    if (!daemon->options->embedded) {
+        int lowest = fcntl(daemon->listen_fd, F_DUPFD_CLOEXEC, 3);
 
-static plasmon_status_t few_files(struct store_client *client,
-                                  const struct store_control *message)
-{
-    (void)clients_error(client, message, PLASMON_ELIMIT, STORE_FEW_FILES);
-    return PLASMON_ELIMIT;
+        left = lowest >= 0 ? !files_are_kept_from(lowest) : errno != EMFILE;
+        pl_fd_close(&lowest);
+    }
+    return left;
 }
 
 /* ----------------------------------------------------------------------------- requests */
@@ -152,8 +148,9 @@ static plasmon_status_t client_hello(struct store_daemon *daemon,
     if (before != NULL) {
         return client_again(daemon, client, before);
     }
-    if (clients_files_check(daemon) != PLASMON_OK) {
-        return few_files(client, message);
+    if (!clients_files_left(daemon)) {
+        (void)clients_error(client, message, PLASMON_ELIMIT, STORE_FEW_FILES);
+        return PLASMON_ELIMIT;
     }
     status = store_host_add_reader(&daemon->host, (uint64_t)client->pid, &client->reader);
     if (status != PLASMON_OK) {
@@ -213,7 +210,7 @@ static plasmon_status_t client_get_lane(struct store_daemon *daemon,
         return clients_error(client, message, PLASMON_ENOENT,
                              "no such device on this host");
     }
-    if (clients_files_check(daemon) != PLASMON_OK) {
+    if (!clients_files_left(daemon)) {
         return clients_error(client, message, PLASMON_ELIMIT, STORE_FEW_FILES);
     }
     status =

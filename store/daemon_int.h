@@ -198,8 +198,8 @@ void clients_finish(struct store_daemon *daemon);
 #define STORE_FEW_FILES                                                                   \
     "plasmon-store has few descriptors left, which its workers need: raise its limit of " \
     "open files (ulimit -n, LimitNOFILE=)"
-/* ELIMIT: what is left of descriptors is for the workers. */
-plasmon_status_t clients_files_check(const struct store_daemon *daemon);
+/* false: the descriptors that are left are for the workers. */
+bool clients_files_left(const struct store_daemon *daemon);
 /* ERROR, echoing the request. */
 plasmon_status_t clients_error(struct store_client *client,
                                const struct store_control *request, plasmon_status_t error,

@@ -88,7 +88,7 @@ plasmon_status_t host_buffers_get(struct store_daemon *daemon, struct store_clie
     if (!client->greeted) {
         return clients_error(client, message, PLASMON_EINVAL, "hello comes first");
     }
-    if (clients_files_check(daemon) != PLASMON_OK) {
+    if (!clients_files_left(daemon)) {
         return clients_error(client, message, PLASMON_ELIMIT, STORE_FEW_FILES);
     }
     status =
