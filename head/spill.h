@@ -91,11 +91,10 @@ struct head_spill_host {
     uint64_t files_try;       /* the op of the one that is tried now; 0: none is .. */
     uint64_t files_try_bytes; /* .. and its bytes, of file_bytes; 0 without one */
     char *files_why;
-    struct pl_list queue; /* head_task.spill_link: launches that are not bound, by order */
-    struct pl_list ahead; /* head_task.spill_link: write-backs that are not over .. */
-    uint64_t ahead_bound; /* .. so many */
-    struct pl_list
-        excess; /* head_task.spill_link: unfinished, made beyond the plan, by order */
+    struct pl_list queue;  /* head_task.spill_link: launches that are not bound, by order */
+    struct pl_list ahead;  /* head_task.spill_link: write-backs that are not over .. */
+    uint64_t ahead_bound;  /* .. so many */
+    struct pl_list excess; /* head_task.spill_link: unfinished, beyond the plan, by order */
     struct pl_list requests; /* head_spill_request.link, oldest first */
     uint64_t op_last;
     uint64_t spills, spill_bytes; /* launches that were numbered, so far */

@@ -80,10 +80,9 @@ struct head_task {
      * ours
      */
     struct head_buffer *spilled;
-    bool bound; /* that has a place, which it holds */
-    bool ahead; /* GET_HOST: before there is need (write_back.c) */
-    uint8_t
-        excess; /* enum head_excess: it makes a new value that the plan has no room for */
+    bool bound;     /* that has a place, which it holds */
+    bool ahead;     /* GET_HOST: before there is need (write_back.c) */
+    uint8_t excess; /* enum head_excess: it makes a value that the plan has no room for */
     /* head_spill_host.queue; ahead, and bound: head_spill_host.ahead; excess: head_spill_host.excess */
     struct pl_list spill_link;
     /* struct head_task *, owned references: they read what this makes */

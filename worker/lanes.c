@@ -11,8 +11,8 @@
 struct worker_lane {
     struct store_lane *shared;
     bool own; /* not a client's: who moves the bytes counts them */
-    bool
-        pinned; /* false: `closed`, and nothing of it is looked at until the store opens it */
+    /* false: `closed`, and nothing of it is looked at until the store opens it */
+    bool pinned;
     /* Of requests on the device: mask bits, and what they write. */
     uint32_t running;
     uint64_t asked[STORE_LANE_SLOTS];
@@ -332,8 +332,11 @@ void worker_lanes_serve(struct worker_lanes *lanes)
     for (size_t k = 0; k < lanes->lanes.count; k++) {
         struct worker_lane *lane = lane_at(lanes, k);
 
+        if (!lane_serves(lanes, lane)) {
+            continue;
+        }
         lane_collect(lanes, lane);
-        for (uint32_t i = 0; lane_serves(lanes, lane) && i < STORE_LANE_SLOTS; i++) {
+        for (uint32_t i = 0; i < STORE_LANE_SLOTS; i++) {
             uint64_t asked = store_lane_asked(lane->shared, i);
 
             /*
