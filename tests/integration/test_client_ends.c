@@ -262,13 +262,34 @@ TEST(what_a_client_has_mapped_is_in_nobodys_way_when_the_head_is_started_anew)
     plasmon_finish(before);
 }
 
+/* A client of a process of its own, which stops at that point. */
+static struct plasmon_client *join_to_stop(const char *fault)
+{
+    struct plasmon_client *client;
+
+    ASSERT_EQ(setenv("PLASMON_FAULT", fault, 1), 0);
+    pl_fault_from_env("client");
+    client = started_join_knowing(started_address(), 1);
+    started_wait_devices(client, 1);
+    plasmon_finish(client);
+    return started_join();
+}
+
+static uint8_t *marked_bytes(void)
+{
+    uint8_t *bytes = malloc(BYTES);
+
+    ASSERT_NOT_NULL(bytes);
+    memset(bytes, 0xee, BYTES);
+    return bytes;
+}
+
 /* Puts into memory that it has mapped; stops in front of its first byte. */
 static pid_t writer_start(void)
 {
     struct plasmon_shape shape = cluster_vector(PLASMON_U8, (int64_t)BYTES);
     struct plasmon_client *client;
     struct plasmon_ref *ref;
-    uint8_t *from;
     pid_t pid = fork();
 
     ASSERT_TRUE(pid >= 0);
@@ -276,16 +297,9 @@ static pid_t writer_start(void)
         return pid;
     }
     ASSERT_EQ(unsetenv("PLASMON_CLIENT_PATH"), 0);
-    ASSERT_EQ(setenv("PLASMON_FAULT", "client/client.put_copy=stop", 1), 0);
-    pl_fault_from_env("client");
-    client = started_join_knowing(started_address(), 1);
-    started_wait_devices(client, 1);
-    plasmon_finish(client);
-    client = started_join();
-    from   = malloc(BYTES);
-    ASSERT_NOT_NULL(from);
-    memset(from, 0xee, BYTES);
-    (void)!plasmon_put(client, from, &shape, NULL, &ref); /* it may not have heard yet */
+    client = join_to_stop("client/client.put_copy=stop");
+    /* it may not have heard yet */
+    (void)!plasmon_put(client, marked_bytes(), &shape, NULL, &ref);
     _exit(0);
 }
 
@@ -346,15 +360,8 @@ static pid_t reader_start(const char *way)
         return pid;
     }
     ASSERT_EQ(setenv("PLASMON_CLIENT_PATH", way, 1), 0);
-    ASSERT_EQ(setenv("PLASMON_FAULT", "client/client.get_located=stop", 1), 0);
-    pl_fault_from_env("client");
-    client = started_join_knowing(started_address(), 1);
-    started_wait_devices(client, 1);
-    plasmon_finish(client);
-    client = started_join();
-    bytes  = malloc(BYTES);
-    ASSERT_NOT_NULL(bytes);
-    memset(bytes, 0xee, BYTES);
+    client = join_to_stop("client/client.get_located=stop");
+    bytes  = marked_bytes();
     CLUSTER_OK(plasmon_put(client, bytes, &shape, NULL, &ref));
     memset(bytes, 0, BYTES);
     status = plasmon_get(client, ref, bytes, BYTES, CLUSTER_WAIT_MS);

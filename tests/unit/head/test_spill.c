@@ -54,6 +54,15 @@ static void end(void)
 
 static uint64_t elements = VALUE / 4; /* of what is made */
 
+static void take(const Plasmon__V1__ClientFrame *frame)
+{
+    struct pl_err err = {0};
+
+    ASSERT_OK(head_core_client_frame(core, session, frame, &err));
+    head_core_flush(core);
+    head_core_check(core);
+}
+
 /*
  * Task `id` uses refs of this client in this mode, one after the other: each its own task of one
  * frame. OUT makes ref `id` + 100.
@@ -66,7 +75,6 @@ static void call(uint64_t id, const uint64_t *refs, size_t count, Plasmon__V1__M
     uint64_t dim                   = elements;
     Plasmon__V1__Task task[MOST], *tasks[MOST];
     Plasmon__V1__Arg arg[MOST], *args[MOST];
-    struct pl_err err = {0};
 
     shape.dtype = PL_F32;
     shape.n_dim = 1;
@@ -86,9 +94,7 @@ static void call(uint64_t id, const uint64_t *refs, size_t count, Plasmon__V1__M
     }
     frame.tasks   = tasks;
     frame.n_tasks = count;
-    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
-    head_core_flush(core);
-    head_core_check(core);
+    take(&frame);
 }
 
 static void make(uint64_t id, size_t count)
@@ -208,15 +214,12 @@ static void let_go_of(uint64_t ref, uint64_t count)
     Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
     Plasmon__V1__Range range       = PLASMON__V1__RANGE__INIT;
     Plasmon__V1__Range *ranges[]   = {&range};
-    struct pl_err err              = {0};
 
     range.first     = ref;
     range.count     = count;
     frame.release   = ranges;
     frame.n_release = 1;
-    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
-    head_core_flush(core);
-    head_core_check(core);
+    take(&frame);
 }
 
 TEST(what_was_not_used_for_long_is_copied_while_more_than_the_mark_is_taken)
@@ -663,8 +666,7 @@ static void update_from(uint64_t id, uint64_t ref, uint64_t first)
     Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
     Plasmon__V1__Task task = PLASMON__V1__TASK__INIT, *tasks[] = {&task};
     Plasmon__V1__Arg arg = PLASMON__V1__ARG__INIT, *args[] = {&arg};
-    int64_t view[]    = {(int64_t)first, (int64_t)(elements - first), 1};
-    struct pl_err err = {0};
+    int64_t view[] = {(int64_t)first, (int64_t)(elements - first), 1};
 
     arg.mode      = PLASMON__V1__MODE__MODE_INOUT;
     arg.ref       = ref;
@@ -676,9 +678,7 @@ static void update_from(uint64_t id, uint64_t ref, uint64_t first)
     task.n_args   = 1;
     frame.tasks   = tasks;
     frame.n_tasks = 1;
-    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
-    head_core_flush(core);
-    head_core_check(core);
+    take(&frame);
     ASSERT_TRUE(device->bytes_live <= ROOM * VALUE);
 }
 
@@ -1389,9 +1389,8 @@ static void copy_by_host(uint64_t id, Plasmon__V1__TaskKind kind, uint64_t ref,
     Plasmon__V1__Shape shape       = PLASMON__V1__SHAPE__INIT;
     Plasmon__V1__Task task = PLASMON__V1__TASK__INIT, *tasks[] = {&task};
     Plasmon__V1__Arg arg = PLASMON__V1__ARG__INIT, *args[] = {&arg};
-    bool put          = kind == PLASMON__V1__TASK_KIND__TASK_PUT_HOST;
-    uint64_t dim      = elements;
-    struct pl_err err = {0};
+    bool put     = kind == PLASMON__V1__TASK_KIND__TASK_PUT_HOST;
+    uint64_t dim = elements;
 
     shape.dtype      = PL_F32;
     shape.n_dim      = 1;
@@ -1408,9 +1407,7 @@ static void copy_by_host(uint64_t id, Plasmon__V1__TaskKind kind, uint64_t ref,
     task.n_args      = 1;
     frame.tasks      = tasks;
     frame.n_tasks    = 1;
-    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
-    head_core_flush(core);
-    head_core_check(core);
+    take(&frame);
 }
 
 /* .. also when its bytes come from memory of a client's host, which is the same kind of launch. */

@@ -219,13 +219,13 @@ TEST(more_of_a_node_than_there_is_is_refused)
     wire_arena_finish(&arena);
 }
 
-TEST(a_worker_that_says_it_has_had_more_launches_than_there_are_numbers_is_refused)
+/* A worker's hello, there and back. */
+static plasmon_status_t hello_decoded(Plasmon__V1__WorkerHello *hello, struct pl_err *err)
 {
     Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT, *got;
     Plasmon__V1__Header header     = PLASMON__V1__HEADER__INIT;
-    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
     struct wire_arena arena;
-    struct pl_err err;
+    plasmon_status_t status;
     uint8_t *bytes;
     size_t length;
 
@@ -233,50 +233,43 @@ TEST(a_worker_that_says_it_has_had_more_launches_than_there_are_numbers_is_refus
     header.protocol = WIRE_PROTOCOL;
     header.seq      = 1;
     frame.header    = &header;
-    frame.hello     = &hello;
-    hello.memory    = 1;
+    frame.hello     = hello;
+    hello->memory   = 1;
+    ASSERT_OK(wire_encode(&frame.base, create, &bytes, &length));
+    status = wire_decode_worker_frame(&arena, bytes, length, &got, err);
+    pl_free(bytes);
+    wire_arena_finish(&arena);
+    return status;
+}
+
+TEST(a_worker_that_says_it_has_had_more_launches_than_there_are_numbers_is_refused)
+{
+    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
+    struct pl_err err;
+
     for (unsigned i = 0; i < 3; i++) {
         hello.enqueued = WIRE_SEQ_MAX + (i == 1);
         hello.received = WIRE_SEQ_MAX + (i == 2);
-        ASSERT_OK(wire_encode(&frame.base, create, &bytes, &length));
-        ASSERT_STATUS(wire_decode_worker_frame(&arena, bytes, length, &got, &err),
+        ASSERT_STATUS(hello_decoded(&hello, &err),
                       i == 0 ? PLASMON_OK : PLASMON_EMALFORMED);
-        pl_free(bytes);
-        wire_arena_reset(&arena);
     }
     ASSERT_CONTAINS(err.text, "received");
-    wire_arena_finish(&arena);
 }
 
 TEST(slots_that_are_held_come_in_their_order)
 {
-    Plasmon__V1__WorkerFrame frame = PLASMON__V1__WORKER_FRAME__INIT, *got;
-    Plasmon__V1__Header header     = PLASMON__V1__HEADER__INIT;
     Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
     uint32_t held[]                = {0, 3, UINT32_MAX};
-    struct wire_arena arena;
     struct pl_err err;
-    uint8_t *bytes;
-    size_t length;
 
-    ASSERT_OK(wire_arena_init(&arena, WIRE_ARENA_BYTES_MAX));
-    header.protocol = WIRE_PROTOCOL;
-    header.seq      = 1;
-    frame.header    = &header;
-    frame.hello     = &hello;
-    hello.memory    = 1;
-    hello.held      = held;
-    hello.n_held    = PL_COUNT(held);
+    hello.held   = held;
+    hello.n_held = PL_COUNT(held);
     for (unsigned i = 0; i < 2; i++) {
         held[1] = i == 0 ? 3 : 0;
-        ASSERT_OK(wire_encode(&frame.base, create, &bytes, &length));
-        ASSERT_STATUS(wire_decode_worker_frame(&arena, bytes, length, &got, &err),
+        ASSERT_STATUS(hello_decoded(&hello, &err),
                       i == 0 ? PLASMON_OK : PLASMON_EMALFORMED);
-        pl_free(bytes);
-        wire_arena_reset(&arena);
     }
     ASSERT_CONTAINS(err.text, "held[1]");
-    wire_arena_finish(&arena);
 }
 
 TEST(more_times_than_are_counted_are_refused)
