@@ -599,11 +599,6 @@ int main(int argc, char **argv)
     }
 
     descriptors_keep();
-    /*
-     * Before the driver starts: with its default of 8 queues, 8 waiting streams would stop every
-     * kernel (limits.md).
-     */
-    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1); /* no memory: slower, not wrong */
     if (options.probe) {
         return probe();
     }

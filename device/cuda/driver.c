@@ -9,6 +9,9 @@
  *   CUDA_DEVICE_MAX_CONNECTIONS=32  streams that wait for timelines share few hardware queues with
  *                                   others (with the default of 8, 8 waiting streams stop every
  *                                   kernel)
+ *   CUDA_DEVICE_MAX_COPY_CONNECTIONS=8  of each engine that copies so many queues: no more of a
+ *                                   worker's streams copy by one engine. There would be 32 of each,
+ *                                   too, and a context would take twice as long (docs/transfers.md)
  *   CUDA_MODULE_LOADING=EAGER       a first launch under lazy loading blocks while any stream waits
  *   NCCL_NVLS_ENABLE=0              NVLink multicast is off
  *
@@ -103,6 +106,7 @@ static plasmon_status_t environment_set(void)
 {
     static const char *const settings[][2] = {
         {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
+        {"CUDA_DEVICE_MAX_COPY_CONNECTIONS", "8"},
         {"CUDA_MODULE_LOADING", "EAGER"},
         {"NCCL_NVLS_ENABLE", "0"},
     };

@@ -70,7 +70,8 @@ struct device_cuda_far {
     _Atomic enum far_state state;
     pthread_t thread;
     bool started; /* there is that thread: who finishes joins it */
-    /* its thread's: what opening the chunks took, which were there by then */
+    /* its thread's: what the context took, and opening the chunks that were there by then */
+    uint64_t context_ns;
     uint64_t maps_ns;
     uint32_t maps_opened;
 
@@ -463,6 +464,7 @@ static plasmon_status_t maps_open(struct device_cuda_far *far)
 static plasmon_status_t far_open(struct device_cuda_far *far)
 {
     plasmon_status_t status = device_cuda_handle(far->ordinal, &far->device);
+    uint64_t begun_ns;
 
     if (status == PLASMON_OK) {
         status = may_enter(far);
@@ -470,9 +472,11 @@ static plasmon_status_t far_open(struct device_cuda_far *far)
     if (status == PLASMON_OK) {
         status = links_make(far->cuda);
     }
+    begun_ns = pl_now_ns();
     if (status == PLASMON_OK) {
         status = DEVICE_CU(NULL, cuDevicePrimaryCtxRetain(&far->context, far->device));
     }
+    far->context_ns = pl_now_ns() - begun_ns;
     if (status == PLASMON_OK) {
         status = DEVICE_CU(NULL, cuCtxSetCurrent(far->context));
     }
@@ -515,9 +519,10 @@ static void *far_run(void *user)
     if (status == PLASMON_OK) {
         pl_info("device",
                 "GPU %u: what comes from GPU %u is copied by the engines of that; to open "
-                "it took %llu ms, %llu of them for %u chunks",
+                "it took %llu ms, the context %llu of them and %llu the %u chunks",
                 far->cuda->base.info.ordinal, far->ordinal,
                 (unsigned long long)((pl_now_ns() - begun_ns) / 1000000),
+                (unsigned long long)(far->context_ns / 1000000),
                 (unsigned long long)(far->maps_ns / 1000000), far->maps_opened);
         return NULL;
     }

@@ -541,6 +541,45 @@ TEST(nothing_that_enqueues_blocks_while_a_stream_waits)
     contract_close(&c);
 }
 
+#define ENGINE_STREAMS \
+    8u /* queues of an engine: one more than streams copy by it (transfers.md) */
+
+static void let_others_wait(struct contract *c, enum device_copy_kind kind)
+{
+    uint64_t ours = c->memory.addr, hosts = (uintptr_t)c->host;
+    bool out   = kind == DEVICE_COPY_DEVICE_TO_HOST;
+    size_t run = CONTRACT_HOST_BYTES / ENGINE_STREAMS;
+    struct device_stream *streams[ENGINE_STREAMS];
+
+    for (uint32_t i = 0; i < ENGINE_STREAMS; i++) {
+        uint64_t to = (out ? hosts : ours) + i * run, from = (out ? ours : hosts) + i * run;
+
+        ASSERT_OK(device_stream_create(c->device, 0, &streams[i]));
+        ASSERT_OK(device_copy(streams[i], kind, to, from, run));
+        if (i < ENGINE_STREAMS - 1) { /* the first one makes the engine theirs */
+            ASSERT_OK(device_wait(streams[i], &c->words[kind], 1));
+            ASSERT_OK(device_copy(streams[i], kind, to, from, run));
+        }
+    }
+    /* Hangs, and so ends by the time limit, where it is behind one of the others. */
+    ASSERT_OK(device_stream_sync(streams[ENGINE_STREAMS - 1], NULL));
+    ASSERT_EQ(contract_word_load(&c->words[kind]), 0);
+    contract_gate_open(&c->words[kind], 1);
+    for (uint32_t i = 0; i < ENGINE_STREAMS; i++) {
+        device_stream_destroy(streams[i]);
+    }
+}
+
+TEST(a_copy_passes_seven_streams_whose_copies_by_that_engine_wait)
+{
+    struct contract c;
+
+    contract_open(&c);
+    let_others_wait(&c, DEVICE_COPY_DEVICE_TO_HOST);
+    let_others_wait(&c, DEVICE_COPY_HOST_TO_DEVICE);
+    contract_close(&c);
+}
+
 TEST(driver_time_is_counted_only_when_asked_for)
 {
     uint64_t before;

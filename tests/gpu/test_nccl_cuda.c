@@ -295,7 +295,6 @@ static void side_run(int rank, int to, int from, bool sockets,
     (void)alarm(240); /* whatever happens */
     (void)setenv("NCCL_NVLS_ENABLE", "0", 1);
     (void)setenv("NCCL_SOCKET_IFNAME", "=lo", 1);
-    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
     if (sockets) {
         (void)setenv("NCCL_HOSTID", rank == 0 ? "plasmon-a" : "plasmon-b", 1);
     }
