@@ -15,7 +15,7 @@
 #define COUNTS_NS    UINT64_C(1000000000)
 #define KERNEL_BYTES (UINT64_C(256) << 10) /* no engine's (device/cuda/copy.c) */
 #define MEMORY_PART  32u
-#define OTHERS_MAX   1u /* with three they take long to open (docs/transfers.md) */
+#define OTHERS_MAX   3u /* with seven they would take long to open (docs/transfers.md) */
 
 static struct store_table *own_table(const struct worker_sources *sources)
 {

@@ -4,9 +4,10 @@
  *
  * FOR WHO COPIES MUCH, since it costs memory of GPUs and a second or two (docs/transfers.md), and
  * where that is a thirty-second of a GPU's memory at most: the head's plan for a full device leaves
- * twice as much aside (head/spill.c). And where there are two GPUs: on four, twelve contexts were not
- * open after 20 s, and copies slower meanwhile. Nor under NVIDIA's multi-process service, where a context on another GPU
- * ends with an error of that one's worker, and takes of the few that there may be.
+ * twice as much aside (head/spill.c). And where there are four GPUs at most: eight would open 56
+ * contexts, which the driver makes one after the other. Nor under NVIDIA's multi-process service,
+ * where a context on another GPU ends with an error of that one's worker, and takes of the few that
+ * there may be.
  * PLASMON_SOURCE_ENGINES=0: for nobody; 1: whatever it costs, and however many there are.
  *
  * ALL OR NONE. An engine that two processes use takes turns between them, for longer than a copy:

@@ -206,8 +206,8 @@ TEST(what_costs_much_of_a_device_or_does_not_pay_is_for_who_asks_for_it)
                              served   = {.bytes_total = 140 * gib, .mps = true};
     struct scene scene;
 
-    ASSERT_TRUE(worker_sources_by_default(&large, 1));
-    ASSERT_TRUE(!worker_sources_by_default(&large, 2));
+    ASSERT_TRUE(worker_sources_by_default(&large, 3));
+    ASSERT_TRUE(!worker_sources_by_default(&large, 4));
     ASSERT_TRUE(worker_sources_by_default(&middling, 1));
     ASSERT_TRUE(!worker_sources_by_default(&small, 1));
     ASSERT_TRUE(!worker_sources_by_default(&served, 1));
