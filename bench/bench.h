@@ -203,8 +203,9 @@ struct bench_status {
     uint64_t tasks_queued, core_ns, worker_cpu_ns, worker_driver_ns, task_bytes;
     uint64_t peer_copies, host_copies, nccl_copies;
     uint64_t spill_bytes, write_back_bytes, restore_bytes; /* of the first node */
-    bool driver_counted;  /* worker_driver_ns is not part of worker_cpu_ns */
-    bool engines_opening; /* whose make large copies between GPUs will change soon */
+    bool driver_counted; /* worker_driver_ns is not part of worker_cpu_ns */
+    /* whose make large copies between GPUs may change when much was copied, or will soon */
+    bool engines_own, engines_opening;
     bool engines_sources; /* those of the GPUs that the bytes come from do */
 };
 void bench_must_status(struct bench_cluster *cluster, struct bench_status *out);

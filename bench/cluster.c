@@ -200,6 +200,7 @@ void bench_must_status(struct bench_cluster *cluster, struct bench_status *out)
         .write_back_bytes = find_number(json, "write_back_bytes"),
         .restore_bytes    = find_number(json, "restore_bytes"),
         .driver_counted   = strstr(json, "\"worker_driver_counted\":true") != NULL,
+        .engines_own      = strstr(json, "\"engines\":\"own\"") != NULL,
         .engines_opening  = strstr(json, "\"engines\":\"opening\"") != NULL,
         .engines_sources  = strstr(json, "\"engines\":\"sources\"") != NULL,
     };

@@ -426,7 +426,7 @@ void transfer_settle(struct transfer *transfer)
     do {
         (void)move_all(transfer, exchange, pairs, SETTLE_BYTES);
         bench_must_status(&transfer->cluster, &status);
-    } while (status.engines_opening && pl_now_ns() < until_ns);
+    } while ((status.engines_own || status.engines_opening) && pl_now_ns() < until_ns);
     if (status.engines_sources) {
         bench_report_remark(&transfer->report,
                             "route %s: from 32 MiB on the GPU that bytes come from writes "

@@ -213,6 +213,7 @@ static void put_device(struct pl_str *out, const Plasmon__V1__Device *device)
     json_text(out, "engines",
               device->engines == PLASMON__V1__ENGINES__ENGINES_OPENING   ? "opening"
               : device->engines == PLASMON__V1__ENGINES__ENGINES_SOURCES ? "sources"
+              : device->engines == PLASMON__V1__ENGINES__ENGINES_REFUSED ? "refused"
                                                                          : "own");
     json_text(out, "messages", device->messages_by_memory ? "memory" : "grpc");
     json_number(out, "restarts", device->restarts);

@@ -480,9 +480,10 @@ static void numa_fill(struct worker_daemon *daemon, struct wire_arena *arena,
 
 static Plasmon__V1__Engines engines_of(enum store_engines state)
 {
-    return state == STORE_ENGINES_OPENS    ? PLASMON__V1__ENGINES__ENGINES_OPENING
-           : state == STORE_ENGINES_OPENED ? PLASMON__V1__ENGINES__ENGINES_SOURCES
-                                           : PLASMON__V1__ENGINES__ENGINES_OWN;
+    return state == STORE_ENGINES_OPENS     ? PLASMON__V1__ENGINES__ENGINES_OPENING
+           : state == STORE_ENGINES_OPENED  ? PLASMON__V1__ENGINES__ENGINES_SOURCES
+           : state == STORE_ENGINES_REFUSES ? PLASMON__V1__ENGINES__ENGINES_REFUSED
+                                            : PLASMON__V1__ENGINES__ENGINES_OWN;
 }
 
 static void on_waits(void *user, struct wire_arena *arena, Plasmon__V1__WorkerStats *out)

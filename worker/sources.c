@@ -132,7 +132,7 @@ static void count_small(struct worker_sources *sources, uint64_t bytes)
 
 enum store_engines worker_sources_stand(const struct worker_sources *sources)
 {
-    enum store_engines stand = sources->state;
+    enum store_engines stand = sources->wanted ? sources->state : STORE_ENGINES_REFUSES;
 
     for (uint32_t i = 0;
          stand != STORE_ENGINES_IDLE && i < sources->shared->host_device_count; i++) {
@@ -177,7 +177,9 @@ uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_de
         return own;
     }
     sources->copied += bytes;
-    if (sources->state == STORE_ENGINES_IDLE && sources->copied >= WORKER_SOURCES_BYTES) {
+    if (sources->state == STORE_ENGINES_IDLE &&
+        sources->copied >=
+            (sources->always ? WORKER_SOURCES_SOON_BYTES : WORKER_SOURCES_BYTES)) {
         open_all(sources);
     }
     if (sources->state == STORE_ENGINES_OPENS || sources->state == STORE_ENGINES_OPENED) {

@@ -7,8 +7,8 @@
  * twice as much aside (head/spill.c). And where there are four GPUs at most: eight would open 56
  * contexts, which the driver makes one after the other. Nor under NVIDIA's multi-process service,
  * where a context on another GPU ends with an error of that one's worker, and takes of the few that
- * there may be.
- * PLASMON_SOURCE_ENGINES=0: for nobody; 1: whatever it costs, and however many there are.
+ * there may be. Much: what it costs comes back late, at 4 % of what is copied both ways.
+ * PLASMON_SOURCE_ENGINES=0: for nobody; 1: soon, whatever it costs, and however many there are.
  *
  * ALL OR NONE. An engine that two processes use takes turns between them, for longer than a copy:
  * of two GPUs of which one reads by its own engine, and is read by its engine for the other's
@@ -37,7 +37,9 @@
 #include "device/device.h"
 #include "worker/shared.h"
 
-#define WORKER_SOURCES_BYTES (UINT64_C(64) << 20) /* large copies: so many, and it OPENS */
+/* large copies: so many, and it OPENS; with PLASMON_SOURCE_ENGINES=1 .. */
+#define WORKER_SOURCES_BYTES      (UINT64_C(256) << 30)
+#define WORKER_SOURCES_SOON_BYTES (UINT64_C(64) << 20)
 
 struct worker_sources {
     struct device *device;

@@ -171,6 +171,7 @@ TEST(none_does_who_must_not)
         move(client, (float)i);
     }
     ASSERT_EQ(fake_counts_of(calls, "far"), 0);
+    started_wait_status(client, "\"engines\":\"refused\"");
     end(client);
 }
 

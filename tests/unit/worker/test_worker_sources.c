@@ -12,7 +12,7 @@
 #include "worker/sources.h"
 
 enum { US, B, C, DEVICES };
-#define LARGE   (WORKER_SOURCES_BYTES / 4)
+#define LARGE   (WORKER_SOURCES_SOON_BYTES / 4)
 #define WAIT_NS (UINT64_C(20) * 1000 * 1000 * 1000)
 
 struct scene {
@@ -145,7 +145,7 @@ TEST(who_copied_much_once_opens_no_longer_than_it_takes)
     scene_begin(&scene, DEVICE_CUDA);
     worker_sources_tick(&scene.sources);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
-    ASSERT_EQ(worker_sources_engines(&scene.sources, B, WORKER_SOURCES_BYTES), US);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, WORKER_SOURCES_SOON_BYTES), US);
     while (device_engines_state(scene.device, B) != DEVICE_ENGINES_OPEN ||
            device_engines_state(scene.device, C) != DEVICE_ENGINES_OPEN) {
         ASSERT_TRUE(pl_now_ns() < until_ns);
@@ -212,9 +212,11 @@ TEST(what_costs_much_of_a_device_or_does_not_pay_is_for_who_asks_for_it)
     ASSERT_TRUE(!worker_sources_by_default(&small, 1));
     ASSERT_TRUE(!worker_sources_by_default(&served, 1));
     scene_begin_told(&scene, DEVICE_CUDA, NULL);
-    for (int i = 0; i < 100; i++) {
-        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
+    for (uint64_t bytes = gib; bytes < WORKER_SOURCES_BYTES; bytes += gib) {
+        ASSERT_EQ(worker_sources_engines(&scene.sources, B, gib), US);
     }
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE); /* nor is it worth it before so much */
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, gib), US);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_REFUSES);
     ASSERT_EQ(device_engines_state(scene.device, B), DEVICE_ENGINES_CLOSED);
     scene_end(&scene);
@@ -237,6 +239,7 @@ TEST(nobody_does_who_must_not)
     struct scene scene;
 
     scene_begin_told(&scene, DEVICE_CUDA, "0");
+    ASSERT_EQ(worker_sources_stand(&scene.sources), STORE_ENGINES_REFUSES);
     for (int i = 0; i < 100; i++) {
         ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
         ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE), US);
