@@ -42,8 +42,9 @@
 #include <stdint.h>
 
 #include "base/box.h"
+#include "store/timeline.h"
 
-#define STORE_TABLE_MAGIC 0x706c736d74623032ull
+#define STORE_TABLE_MAGIC 0x706c736d74623033ull
 #ifndef STORE_TABLE_SLOTS /* the model checker has a table of two */
 #define STORE_TABLE_SLOTS (1u << 18)
 #define STORE_PIN_MAX     1021u /* pins a reader holds at a time */
@@ -119,6 +120,11 @@ struct store_table {
     uint32_t unused[13];
     /* by pl_now_ns(): its engines make many copies that are not large; by the worker */
     uint64_t reads_until_ns;
+    /*
+     * By the host's number of a device: the last launch of ours whose large copies are that one's
+     * engine's; by the worker
+     */
+    uint64_t engine_used[STORE_HOST_DEVICE_MAX];
     struct store_chunk chunks[STORE_CHUNK_MAX];
     struct store_entry entries[STORE_TABLE_SLOTS];
 };

@@ -71,14 +71,14 @@ static plasmon_status_t op_join(void *user, uint32_t stream, uint32_t other)
 }
 
 static plasmon_status_t op_source(void *user, uint32_t stream, uint32_t host_device,
-                                  uint64_t bytes)
+                                  uint64_t bytes, uint64_t seq)
 {
     struct worker_executor *executor = user;
 
     return worker_executor_must(
         executor, device_stream_source(
                       executor->streams[stream],
-                      worker_sources_engines(&executor->sources, host_device, bytes)));
+                      worker_sources_engines(&executor->sources, host_device, bytes, seq)));
 }
 
 static bool op_words_late(void *user, uint32_t stream)

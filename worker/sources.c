@@ -15,7 +15,7 @@
 #define COUNTS_NS    UINT64_C(1000000000)
 #define KERNEL_BYTES (UINT64_C(256) << 10) /* no engine's (device/cuda/copy.c) */
 #define MEMORY_PART  32u
-#define OTHERS_MAX   3u /* with seven they would take long to open (docs/transfers.md) */
+#define OTHERS_MAX   1u /* more is yet to be measured (docs/transfers.md) */
 
 static struct store_table *own_table(const struct worker_sources *sources)
 {
@@ -54,6 +54,9 @@ void worker_sources_init(struct worker_sources *sources, struct device *device,
     };
     show(sources, STORE_ENGINES_IDLE);
     __atomic_store_n(&own_table(sources)->reads_until_ns, 0, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < STORE_HOST_DEVICE_MAX; i++) {
+        __atomic_store_n(&own_table(sources)->engine_used[i], 0, __ATOMIC_RELAXED);
+    }
 }
 
 bool worker_sources_by_default(const struct device_info *info, uint32_t others)
@@ -70,6 +73,7 @@ static void open_all(struct worker_sources *sources)
     for (uint32_t i = 0; i < sources->shared->host_device_count; i++) {
         others += is_sibling(sources, i);
     }
+    sources->several = others > 1;
     if (!sources->always && !worker_sources_by_default(info, others)) {
         pl_info("worker",
                 "large copies are made by this GPU's own engines; PLASMON_SOURCE_ENGINES=1 "
@@ -112,6 +116,15 @@ static void look(struct worker_sources *sources)
     }
 }
 
+static void have_all_read(struct worker_sources *sources, uint64_t until_ns)
+{
+    uint64_t *ours = &own_table(sources)->reads_until_ns;
+
+    if (until_ns > __atomic_load_n(ours, __ATOMIC_RELAXED)) {
+        __atomic_store_n(ours, until_ns, __ATOMIC_RELAXED);
+    }
+}
+
 static void count_small(struct worker_sources *sources, uint64_t bytes)
 {
     uint64_t now_ns = bytes > KERNEL_BYTES ? pl_now_ns() : 0;
@@ -125,8 +138,7 @@ static void count_small(struct worker_sources *sources, uint64_t bytes)
     }
     sources->small += bytes;
     if (sources->small >= SMALL_BYTES) {
-        __atomic_store_n(&own_table(sources)->reads_until_ns, now_ns + COUNTS_NS,
-                         __ATOMIC_RELAXED);
+        have_all_read(sources, now_ns + COUNTS_NS);
     }
 }
 
@@ -165,17 +177,42 @@ static bool somebody_reads_much(const struct worker_sources *sources)
     return false;
 }
 
-uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_device,
-                                uint64_t bytes)
+/* Somebody else has copies in it that are not over. */
+static bool others_use(const struct worker_sources *sources, uint32_t engine)
 {
-    uint32_t own = device_get_info(sources->device)->ordinal;
+    const struct worker_shared *shared = sources->shared;
 
-    if (sources->wanted && host_device == sources->shared->host_device) {
-        count_small(sources, bytes);
+    for (uint32_t i = 0; i < shared->host_device_count; i++) {
+        uint64_t seq =
+            __atomic_load_n(&shared->tables[i]->engine_used[engine], __ATOMIC_RELAXED);
+
+        if (seq != 0 && is_sibling(sources, i) &&
+            store_timeline_point(shared->timelines[i], seq, NULL, NULL) ==
+                STORE_POINT_ENQUEUED) {
+            return true;
+        }
     }
-    if (!sources->wanted || !is_sibling(sources, host_device)) {
-        return own;
+    return false;
+}
+
+/* That device's, or ours where others have work for it. Both by the host's numbers. */
+static uint32_t use_engine(struct worker_sources *sources, uint32_t engine, uint64_t seq)
+{
+    if (!sources->several || sources->state != STORE_ENGINES_OPENED) {
+        return engine;
     }
+    if (others_use(sources, engine)) {
+        have_all_read(sources, pl_now_ns() + WINDOW_NS);
+        engine = sources->shared->host_device;
+    }
+    __atomic_store_n(&own_table(sources)->engine_used[engine], seq, __ATOMIC_RELAXED);
+    return engine;
+}
+
+/* Large: whose engine is to make it. */
+static uint32_t wanted_engine(struct worker_sources *sources, uint32_t host_device,
+                              uint64_t bytes)
+{
     sources->copied += bytes;
     if (sources->state == STORE_ENGINES_IDLE &&
         sources->copied >=
@@ -187,8 +224,26 @@ uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_de
     }
     return worker_sources_stand(sources) == STORE_ENGINES_OPENED &&
                    !somebody_reads_much(sources)
-               ? sources->shared->tables[host_device]->ordinal
-               : own;
+               ? host_device
+               : sources->shared->host_device;
+}
+
+uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_device,
+                                uint64_t bytes, uint64_t seq)
+{
+    uint32_t engine = sources->shared->host_device;
+
+    if (sources->wanted && is_sibling(sources, host_device)) {
+        engine = wanted_engine(sources, host_device, bytes);
+    } else if (sources->wanted && host_device == engine) {
+        count_small(sources, bytes);
+    }
+    if (sources->wanted && bytes > KERNEL_BYTES) {
+        engine = use_engine(sources, engine, seq);
+    }
+    return engine == sources->shared->host_device
+               ? device_get_info(sources->device)->ordinal
+               : sources->shared->tables[engine]->ordinal;
 }
 
 void worker_sources_tick(struct worker_sources *sources)

@@ -4,10 +4,11 @@
  *
  * FOR WHO COPIES MUCH, since it costs memory of GPUs and a second or two (docs/transfers.md), and
  * where that is a thirty-second of a GPU's memory at most: the head's plan for a full device leaves
- * twice as much aside (head/spill.c). And where there are four GPUs at most: eight would open 56
- * contexts, which the driver makes one after the other. Nor under NVIDIA's multi-process service,
- * where a context on another GPU ends with an error of that one's worker, and takes of the few that
- * there may be. Much: what it costs comes back late, at 4 % of what is copied both ways.
+ * twice as much aside (head/spill.c). And where there are two GPUs: of more it is yet to be measured,
+ * and of eight 56 contexts would be opened, which the driver makes one after the other. Nor under
+ * NVIDIA's multi-process service, where a context on another GPU ends with an error of that one's
+ * worker, and takes of the few that there may be. Much: what it costs comes back late, at 4 % of
+ * what is copied both ways.
  * PLASMON_SOURCE_ENGINES=0: for nobody; 1: soon, whatever it costs, and however many there are.
  *
  * ALL OR NONE. An engine that two processes use takes turns between them, for longer than a copy:
@@ -25,6 +26,13 @@
  * What is not large is read by one's own engines in any case. Where that is much (SMALL_BYTES in
  * WINDOW_NS), a worker shows until when it counts, a second from then, and that is like OPENS for
  * all.
+ *
+ * ONE AT A TIME. Work in an engine that waits for a word seems to keep it for a while from other
+ * processes, whose work does not wait. Of two GPUs nobody else has any: each one's engine copies for
+ * the other one. Of more several may want the same: where two of four workers had one engine write
+ * for a chain, that took 13 times as long (docs/transfers.md). So there each shows for which engine
+ * its last launch is (engine_used), and who finds that somebody else has work in the one that it
+ * wants reads, and has all read for a tenth of a second.
  *
  * Each decides by itself, for each copy, and a decision that is a moment old costs time and nothing
  * else. A device that is gone counts as IDLE; the next worker of one that died begins there.
@@ -46,6 +54,7 @@ struct worker_sources {
     const struct worker_shared *shared;
     bool wanted;
     bool always;
+    bool several; /* more than two GPUs */
     uint64_t copied;
     uint64_t window_ns;       /* since then .. */
     uint64_t small;           /* .. so much was copied that is not large */
@@ -58,10 +67,11 @@ void worker_sources_init(struct worker_sources *sources, struct device *device,
                          const struct worker_shared *shared);
 /*
  * Ordinal of the device whose engines copy so many bytes of that device of the host, in a large
- * copy; our own device: so many that are not (0: it copies nothing from others).
+ * copy, for launch seq, which is published; our own device: so many that are not (0: it copies
+ * nothing from others).
  */
 uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_device,
-                                uint64_t bytes);
+                                uint64_t bytes, uint64_t seq);
 /* Now and then: who has opened all is no longer one who OPENS, also when it copies nothing more. */
 void worker_sources_tick(struct worker_sources *sources);
 /* As what it copies is copied now: what it could do counts only when all can. */

@@ -460,7 +460,7 @@ plasmon_status_t worker_stream_source(struct worker_core *core,
     }
     return core->config.ops->source(core->config.user, stream,
                                     launch->by_sources ? from : own,
-                                    from != own ? bytes : 0);
+                                    from != own ? bytes : 0, launch->seq);
 }
 
 bool worker_stream_words_late(const struct worker_core *core, uint32_t stream)

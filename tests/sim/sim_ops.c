@@ -98,13 +98,14 @@ static plasmon_status_t op_settle(void *user, uint32_t stream)
  * is over first, words and all.
  */
 static plasmon_status_t op_source(void *user, uint32_t stream, uint32_t host_device,
-                                  uint64_t bytes)
+                                  uint64_t bytes, uint64_t seq)
 {
     struct sim_worker *worker = user;
     struct sim_stream *mine   = &worker->streams[stream];
     uint32_t from;
 
     (void)bytes;
+    (void)seq;
     mine->leaves ^= test_random(&worker->sim->late_random) % 32 == 0;
     from = mine->leaves ? host_device : worker->host_device;
     if (from != mine->from && mine->from != worker->host_device) {

@@ -100,10 +100,11 @@ static plasmon_status_t op_join_mark(void *user, uint32_t stream, uint32_t other
 }
 
 static plasmon_status_t op_source(void *user, uint32_t stream, uint32_t host_device,
-                                  uint64_t bytes)
+                                  uint64_t bytes, uint64_t seq)
 {
     struct fake *fake = user;
 
+    (void)seq;
     if (!fake->tells_sources) {
         return PLASMON_OK;
     }

@@ -84,7 +84,7 @@ static void copy_until_open(struct scene *scene)
 
     while (shown(scene) == STORE_ENGINES_IDLE || shown(scene) == STORE_ENGINES_OPENS) {
         ASSERT_TRUE(pl_now_ns() < until_ns);
-        (void)worker_sources_engines(&scene->sources, B, LARGE);
+        (void)worker_sources_engines(&scene->sources, B, LARGE, 1);
         (void)nanosleep(&nap, NULL);
     }
 }
@@ -98,10 +98,10 @@ TEST(who_copies_little_opens_nothing)
     others_show(&scene, STORE_ENGINES_OPENED, STORE_ENGINES_OPENS);
     ASSERT_EQ(worker_sources_stand(&scene.sources), STORE_ENGINES_IDLE);
     for (int i = 0; i < 3; i++) {
-        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), 0);
+        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), 0);
     }
     for (int i = 0; i < 100; i++) { /* within the device */
-        ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE), 0);
+        ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE, 1), 0);
     }
     ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
     ASSERT_EQ(device_engines_state(scene.device, B), DEVICE_ENGINES_CLOSED);
@@ -115,22 +115,23 @@ TEST(who_copies_much_opens_all_and_has_them_copy_while_nobody_does_it_himself)
     scene_begin(&scene, DEVICE_CUDA);
     copy_until_open(&scene);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);
-    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), B);
-    ASSERT_EQ(worker_sources_engines(&scene.sources, C, LARGE), C); /* was opened with it */
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), B);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, C, LARGE, 1),
+              C); /* was opened with it */
     others_show(&scene, STORE_ENGINES_OPENED, STORE_ENGINES_OPENS);
-    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), US);
     ASSERT_EQ(worker_sources_stand(&scene.sources), STORE_ENGINES_OPENS);
     others_show(&scene, STORE_ENGINES_REFUSES, STORE_ENGINES_OPENS);
     ASSERT_EQ(worker_sources_stand(&scene.sources), STORE_ENGINES_REFUSES);
     others_show(&scene, STORE_ENGINES_OPENED, STORE_ENGINES_OPENED);
-    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), B);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), B);
     ASSERT_EQ(worker_sources_stand(&scene.sources), STORE_ENGINES_OPENED);
     others_show(&scene, STORE_ENGINES_REFUSES, STORE_ENGINES_IDLE);
-    ASSERT_EQ(worker_sources_engines(&scene.sources, C, LARGE), US);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, C, LARGE, 1), US);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);    /* it could */
     store_timeline_release(scene.shared.timelines[B]); /* gone */
-    ASSERT_EQ(worker_sources_engines(&scene.sources, C, LARGE), C);
-    ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE), US);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, C, LARGE, 1), C);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE, 1), US);
     scene_end(&scene);
 }
 
@@ -145,7 +146,7 @@ TEST(who_copied_much_once_opens_no_longer_than_it_takes)
     scene_begin(&scene, DEVICE_CUDA);
     worker_sources_tick(&scene.sources);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
-    ASSERT_EQ(worker_sources_engines(&scene.sources, B, WORKER_SOURCES_SOON_BYTES), US);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, WORKER_SOURCES_SOON_BYTES, 1), US);
     while (device_engines_state(scene.device, B) != DEVICE_ENGINES_OPEN ||
            device_engines_state(scene.device, C) != DEVICE_ENGINES_OPEN) {
         ASSERT_TRUE(pl_now_ns() < until_ns);
@@ -153,6 +154,80 @@ TEST(who_copied_much_once_opens_no_longer_than_it_takes)
     }
     worker_sources_tick(&scene.sources);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);
+    scene_end(&scene);
+}
+
+/* A launch of that device is in its stream, and later over. */
+static void put_in(struct scene *scene, uint32_t device, uint64_t seq)
+{
+    for (uint64_t i = scene->shared.timelines[device]->enqueued; i < seq; i++) {
+        store_timeline_publish(scene->shared.timelines[device], i + 1, 0);
+    }
+}
+
+static void end_of(struct scene *scene, uint32_t device, uint64_t seq)
+{
+    scene->shared.timelines[device]->stream[0].value = seq;
+}
+
+static bool all_read(struct scene *scene)
+{
+    uint64_t *until_ns = &scene->shared.tables[US]->reads_until_ns;
+    bool read          = *until_ns > pl_now_ns();
+
+    *until_ns = 0;
+    return read;
+}
+
+/* Who waits there holds up all others. */
+TEST(an_engine_is_for_one_at_a_time_where_several_may_want_it)
+{
+    struct scene scene;
+
+    scene_begin(&scene, DEVICE_CUDA);
+    copy_until_open(&scene);
+    others_show(&scene, STORE_ENGINES_OPENED, STORE_ENGINES_OPENED);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 11), B);
+    ASSERT_EQ(scene.shared.tables[US]->engine_used[B], 11);
+    put_in(&scene, US, 11);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 12), B); /* ours */
+    ASSERT_TRUE(!all_read(&scene));
+
+    for (uint32_t other = B; other <= C; other++) { /* its own process, or another one */
+        scene.shared.tables[other]->engine_used[B] = 7;
+        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 13), B);
+        put_in(&scene, other, 7);
+        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 14), US);
+        ASSERT_EQ(scene.shared.tables[US]->engine_used[US], 14);
+        ASSERT_TRUE(all_read(&scene));
+        ASSERT_EQ(worker_sources_engines(&scene.sources, C, LARGE, 15),
+                  C); /* not that one */
+        ASSERT_TRUE(!all_read(&scene));
+        end_of(&scene, other, 7);
+        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 16), B);
+        ASSERT_TRUE(!all_read(&scene));
+    }
+
+    scene.shared.tables[C]->engine_used[US] = 9; /* ours copies for C */
+    put_in(&scene, C, 9);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE / 4, 17), US);
+    ASSERT_TRUE(all_read(&scene));
+    scene_end(&scene);
+}
+
+TEST(of_two_gpus_nobody_else_wants_the_engine)
+{
+    struct scene scene;
+
+    scene_begin(&scene, DEVICE_CPU);
+    copy_until_open(&scene);
+    scene.shared.tables[B]->engines         = STORE_ENGINES_OPENED;
+    scene.shared.tables[B]->engine_used[B]  = 7;
+    scene.shared.tables[B]->engine_used[US] = 7;
+    put_in(&scene, B, 7);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 11), B);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE, 12), US);
+    ASSERT_TRUE(!all_read(&scene));
     scene_end(&scene);
 }
 
@@ -165,18 +240,18 @@ TEST(while_somebody_makes_many_small_copies_all_copy_by_themselves)
     scene_begin(&scene, DEVICE_CUDA);
     copy_until_open(&scene);
     for (uint64_t bytes = 0; bytes < 8 * much; bytes += 1 << 18) { /* kernels' */
-        (void)worker_sources_engines(&scene.sources, US, 1 << 18);
+        (void)worker_sources_engines(&scene.sources, US, 1 << 18, 1);
     }
-    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), B);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), B);
     for (uint64_t bytes = 0; bytes < much; bytes += small) {
-        ASSERT_EQ(worker_sources_engines(&scene.sources, US, small), US);
+        ASSERT_EQ(worker_sources_engines(&scene.sources, US, small, 1), US);
     }
     ASSERT_TRUE(scene.shared.tables[US]->reads_until_ns > pl_now_ns());
-    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), US);
     scene.shared.tables[US]->reads_until_ns = pl_now_ns() - 1; /* a second later */
-    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), B);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), B);
     scene.shared.tables[C]->reads_until_ns = UINT64_MAX; /* another one does */
-    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), US);
     scene_end(&scene);
 }
 
@@ -191,7 +266,7 @@ TEST(who_cannot_open_one_says_so)
     scene_begin(&scene, DEVICE_CUDA);
     copy_until_open(&scene);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_REFUSES);
-    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), US);
     scene_end(&scene);
     ASSERT_EQ(rmdir(folder), 0); /* nothing was put there: C was not entered */
 }
@@ -206,17 +281,17 @@ TEST(what_costs_much_of_a_device_or_does_not_pay_is_for_who_asks_for_it)
                              served   = {.bytes_total = 140 * gib, .mps = true};
     struct scene scene;
 
-    ASSERT_TRUE(worker_sources_by_default(&large, 3));
-    ASSERT_TRUE(!worker_sources_by_default(&large, 4));
+    ASSERT_TRUE(worker_sources_by_default(&large, 1));
+    ASSERT_TRUE(!worker_sources_by_default(&large, 2));
     ASSERT_TRUE(worker_sources_by_default(&middling, 1));
     ASSERT_TRUE(!worker_sources_by_default(&small, 1));
     ASSERT_TRUE(!worker_sources_by_default(&served, 1));
     scene_begin_told(&scene, DEVICE_CUDA, NULL);
     for (uint64_t bytes = gib; bytes < WORKER_SOURCES_BYTES; bytes += gib) {
-        ASSERT_EQ(worker_sources_engines(&scene.sources, B, gib), US);
+        ASSERT_EQ(worker_sources_engines(&scene.sources, B, gib, 1), US);
     }
     ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE); /* nor is it worth it before so much */
-    ASSERT_EQ(worker_sources_engines(&scene.sources, B, gib), US);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, gib, 1), US);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_REFUSES);
     ASSERT_EQ(device_engines_state(scene.device, B), DEVICE_ENGINES_CLOSED);
     scene_end(&scene);
@@ -241,8 +316,8 @@ TEST(nobody_does_who_must_not)
     scene_begin_told(&scene, DEVICE_CUDA, "0");
     ASSERT_EQ(worker_sources_stand(&scene.sources), STORE_ENGINES_REFUSES);
     for (int i = 0; i < 100; i++) {
-        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), US);
-        ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE), US);
+        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), US);
+        ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE, 1), US);
     }
     ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
     ASSERT_EQ(scene.shared.tables[US]->reads_until_ns, 0);
@@ -260,7 +335,7 @@ TEST(devices_of_another_kind_are_not_asked)
     ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);
     ASSERT_EQ(device_engines_state(scene.device, C), DEVICE_ENGINES_CLOSED);
     scene.shared.tables[C]->engines = STORE_ENGINES_REFUSES;
-    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE), B);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), B);
     scene_end(&scene);
 }
 
