@@ -159,6 +159,7 @@ void head_core_check(const struct head_core *core)
     head_spill_check(core);
     head_seconds_check(core);
     head_reach_check(core);
+    head_teams_check(core);
     pl_list_for_each(pos, &core->unfinished) {
         const struct head_task *task = pl_container_of(pos, struct head_task, order_link);
 

@@ -112,7 +112,7 @@ static void load_device(struct head_loading *loading)
 {
     struct head_reader *in = loading->in;
     uint64_t flags         = head_load_below(in, 127);
-    uint64_t numbers[16];
+    uint64_t numbers[17];
     char *texts[6];
     struct head_device *device;
     const uint8_t *secret;
@@ -174,6 +174,7 @@ static void load_device(struct head_loading *loading)
     device->bulk_clock_ms               = numbers[13];
     device->bulk_heard_ms               = numbers[14];
     device->bulk_since_ms               = numbers[15];
+    device->teams_opened                = numbers[16];
     load_slots(in, device);
     head_functions_load_told(loading->core, device, in);
     count = head_load_count(in);

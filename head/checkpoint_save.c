@@ -74,12 +74,12 @@ static void save_device(struct head_saving *saving, const struct head_device *de
 {
     struct head_bytes *out   = saving->out;
     const uint64_t numbers[] = {
-        device->comm_version, device->kind,          device->ordinal,
-        device->host_device,  device->incarnation,   device->restarts,
-        device->bytes_total,  device->seq_last,      device->stage_next,
-        device->alone_until,  device->runs,          (uint32_t)device->death_status,
-        device->bulk_tls,     device->bulk_clock_ms, device->bulk_heard_ms,
-        device->bulk_since_ms};
+        device->comm_version,  device->kind,          device->ordinal,
+        device->host_device,   device->incarnation,   device->restarts,
+        device->bytes_total,   device->seq_last,      device->stage_next,
+        device->alone_until,   device->runs,          (uint32_t)device->death_status,
+        device->bulk_tls,      device->bulk_clock_ms, device->bulk_heard_ms,
+        device->bulk_since_ms, device->teams_opened};
     struct pl_list *pos;
     uint64_t count = 0;
 

@@ -415,14 +415,13 @@ static Plasmon__V1__Device *status_device(const struct head_core *core,
     out->restarts      = device->restarts;
     out->bulk          = head_bulk_access(device);
     out->communicators = head_pair_count(core, device) + head_team_count(core, device);
-    out->communicators_opened =
-        head_pair_opened(core, device) + head_team_opened(core, device);
-    out->engines = device->stats.engines;
-    out->state   = (!device->joined || device->expected_ms != 0) && !device->gone
-                       ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED
-                   : device->connected ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP
-                   : device->gone      ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE
-                                       : PLASMON__V1__DEVICE_STATE__DEVICE_STATE_DOWN;
+    out->communicators_opened = head_pair_opened(core, device) + device->teams_opened;
+    out->engines              = device->stats.engines;
+    out->state = (!device->joined || device->expected_ms != 0) && !device->gone
+                     ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_ANNOUNCED
+                 : device->connected ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_UP
+                 : device->gone      ? PLASMON__V1__DEVICE_STATE__DEVICE_STATE_GONE
+                                     : PLASMON__V1__DEVICE_STATE__DEVICE_STATE_DOWN;
     return out;
 }
 

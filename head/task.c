@@ -228,6 +228,9 @@ static void task_number(struct head_core *core, struct head_task *task, uint64_t
         pl_list_add_tail(&task->client->unfinished, &task->client_link);
     }
     head_device_number(core, task->device, task);
+    if (task->team != 0) {
+        head_team_task_new(core, task);
+    }
     core->counts.tasks++;
     core->tasks_queued++;
 }

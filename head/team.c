@@ -17,7 +17,15 @@
  * what nobody writes before all of them are done, and each worker knows by itself which of its own
  * came to an end before its mark (worker/pairs.c). So there is nothing more to agree on, and the
  * next communicator may be asked for then: its OPEN comes behind all that.
+ *
+ * RECORDS are places: the one of a set with a device that is gone, or of all the one that was not
+ * asked for for longest, goes to the next set, with its number, and its epochs go on. So whatever
+ * workers know of a number is of an earlier epoch then, which they need not be told to forget. It
+ * must be CLOSED, and no launch may be unfinished that names it: a worker that is restarted hears
+ * of the teams of its own device, and would wait for ever for one that it does not hear of. If
+ * there is none such, one is closed, in order like for want of room, and goes another time.
  */
+#include "base/fault.h"
 #include "head/checkpoint.h"
 #include "head/core_int.h"
 
@@ -26,7 +34,6 @@
 #define FIELD_PAIRS 14
 
 enum {
-    RECORDS_MAX = 4096, /* sets of devices that were ever one: no more after these */
     /* times config.team_bytes went another way before one is opened that nobody asked for */
     UNASKED      = 2,
     FAILURES_MAX = 6, /* the pause before the next attempt doubles so often */
@@ -37,6 +44,8 @@ enum {
 #define BYTES_TIMES_MAX 4
 /* that went another way before one that failed is tried again */
 #define TEAM_WANTED_BYTES (UINT64_C(256) << 20)
+
+uint32_t head_team_records_max = HEAD_TEAM_RECORDS_MAX;
 
 static bool alive(const struct head_team *team)
 {
@@ -77,15 +86,89 @@ static struct head_team *team_find(const struct head_core *core,
     return NULL;
 }
 
-static struct head_team *team_create(struct head_core *core,
-                                     struct head_device *const *devices, uint32_t count)
+static struct head_team *team_create(struct head_core *core)
 {
     struct head_team *team = head_alloc(sizeof(*team));
 
     team->number = (uint32_t)core->teams.count + 1;
-    team->count  = count;
-    memcpy(team->device, devices, count * sizeof(struct head_device *));
     PL_CHECK(pl_map_set(&core->teams, team->number, team) == PLASMON_OK);
+    return team;
+}
+
+static bool some_gone(const struct head_team *team)
+{
+    for (uint32_t i = 0; i < team->count; i++) {
+        if (team->device[i]->gone) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Nobody can have anything to do with it any more. */
+static bool idle(const struct head_team *team)
+{
+    return team->state == HEAD_TEAM_CLOSED &&
+           (team->tasks == 0 || pl_bug("head.team_named"));
+}
+
+static bool older(const struct head_team *team, const struct head_team *than)
+{
+    return than == NULL || team->used < than->used ||
+           (team->used == than->used && team->number < than->number);
+}
+
+/* Whose record the next one may have: one that nobody can ask for, or the oldest. NULL: none. */
+static struct head_team *team_spare(const struct head_core *core)
+{
+    bool full               = core->teams.count >= head_team_records_max;
+    struct head_team *spare = NULL;
+    struct head_team *team;
+
+    for (size_t at = 0; (team = next_team(core, &at)) != NULL;) {
+        if (idle(team) && some_gone(team)) {
+            return team;
+        }
+        if (full && idle(team) && older(team, spare)) {
+            spare = team;
+        }
+    }
+    return spare;
+}
+
+/* One at a time. */
+static void close_oldest(struct head_core *core)
+{
+    struct head_team *oldest = NULL;
+    struct head_team *team;
+
+    for (size_t at = 0; (team = next_team(core, &at)) != NULL;) {
+        if (team->state == HEAD_TEAM_CLOSING) {
+            return;
+        }
+        if (team->state == HEAD_TEAM_OPEN && older(team, oldest)) {
+            oldest = team;
+        }
+    }
+    if (oldest != NULL) {
+        head_team_close(core, oldest);
+    }
+}
+
+/* NULL: there is no record for it now. */
+static struct head_team *team_record(struct head_core *core,
+                                     struct head_device *const *devices, uint32_t count)
+{
+    struct head_team *team = team_spare(core);
+
+    if (team == NULL && core->teams.count >= head_team_records_max) {
+        close_oldest(core);
+        return NULL;
+    }
+    team  = team != NULL ? team : team_create(core);
+    *team = (struct head_team){
+        .number = team->number, .epoch = team->epoch, .tasks = team->tasks, .count = count};
+    memcpy(team->device, devices, count * sizeof(struct head_device *));
     return team;
 }
 
@@ -109,18 +192,6 @@ uint32_t head_team_count(const struct head_core *core, const struct head_device 
         count += alive(team) && has(team, device, &rank);
     }
     return count;
-}
-
-uint64_t head_team_opened(const struct head_core *core, const struct head_device *device)
-{
-    const struct head_team *team;
-    uint64_t opened = 0;
-    uint32_t rank;
-
-    for (size_t at = 0; (team = next_team(core, &at)) != NULL;) {
-        opened += has(team, device, &rank) ? team->epoch : 0;
-    }
-    return opened;
 }
 
 static void tell(const struct head_team *team, uint32_t rank, Plasmon__V1__PairState state,
@@ -170,6 +241,9 @@ static void team_open(struct head_core *core, struct head_team *team)
     team->state  = HEAD_TEAM_OPENING;
     team->wanted = 0;
     memset(team->stalled, 0, sizeof(team->stalled));
+    for (uint32_t i = 0; i < team->count; i++) {
+        team->device[i]->teams_opened++;
+    }
     start_parts(core, team, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
 }
 
@@ -242,20 +316,15 @@ struct head_team *head_team_take(struct head_core *core, struct head_device *con
         return NULL;
     }
     team = team_find(core, devices, count);
-    if (team == NULL && core->teams.count >= RECORDS_MAX) {
-        return NULL;
-    }
+    team = team != NULL ? team : team_record(core, devices, count);
     if (team == NULL) {
-        team = team_create(core, devices, count);
-    }
-    if (team->state == HEAD_TEAM_CLOSED && time_to_open(core, team, bytes, asked)) {
-        team_open(core, team);
-    }
-    if (team->state != HEAD_TEAM_OPENING && team->state != HEAD_TEAM_OPEN) {
         return NULL;
     }
     team->used = ++core->pair_uses;
-    return team;
+    if (team->state == HEAD_TEAM_CLOSED && time_to_open(core, team, bytes, asked)) {
+        team_open(core, team);
+    }
+    return team->state == HEAD_TEAM_OPENING || team->state == HEAD_TEAM_OPEN ? team : NULL;
 }
 
 /* ------------------------------------------------------------------------------- broken */
@@ -388,12 +457,25 @@ void head_team_report(struct head_core *core, struct head_device *device,
     }
 }
 
+void head_team_task_new(struct head_core *core, const struct head_task *task)
+{
+    struct head_team *team = pl_map_get(&core->teams, task->team);
+
+    if (team != NULL) {
+        team->tasks++;
+    }
+}
+
 void head_team_task_over(struct head_core *core, struct head_task *task)
 {
     bool opens             = task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN;
     struct head_team *team = pl_map_get(&core->teams, task->team);
     uint32_t rank;
 
+    if (team != NULL) {
+        PL_CHECK(team->tasks > 0);
+        team->tasks--;
+    }
     if ((!opens && task->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE) || team == NULL ||
         team->epoch != task->pair || !alive(team) || !has(team, task->device, &rank)) {
         return;
@@ -412,6 +494,24 @@ void head_team_task_over(struct head_core *core, struct head_task *task)
         pl_info("head", "team %u of %u devices is open", team->number, team->count);
     } else if (team->state == HEAD_TEAM_CLOSING) {
         team->state = HEAD_TEAM_CLOSED;
+    }
+}
+
+void head_teams_check(const struct head_core *core)
+{
+    const struct head_team *team;
+
+    PL_CHECK(core->teams.count <= head_team_records_max);
+    for (size_t at = 0; (team = next_team(core, &at)) != NULL;) {
+        const struct pl_list *pos;
+        uint64_t tasks = 0;
+
+        pl_list_for_each(pos, &core->unfinished) {
+            tasks += pl_container_of(pos, const struct head_task, order_link)->team ==
+                     team->number;
+        }
+        PL_CHECK(tasks == team->tasks);
+        PL_CHECK(team->state == HEAD_TEAM_CLOSED || team->epoch != 0);
     }
 }
 
@@ -481,7 +581,7 @@ void head_teams_load(struct head_core *core, struct head_reader *in)
 {
     size_t count = head_load_count(in);
 
-    in->bad |= count > RECORDS_MAX;
+    in->bad |= count > head_team_records_max;
     for (size_t i = 0; i < count && !in->bad; i++) {
         team_load(core, in);
     }

@@ -19,22 +19,30 @@ enum head_team_state {
     HEAD_TEAM_BREAKING,
 };
 
-/* There is one communicator at a time; each has its epoch. */
+/*
+ * The record of a set; another set may have it later (team.c). There is one communicator at a time;
+ * each has its epoch.
+ */
 struct head_team {
     uint32_t number; /* from 1 */
     uint32_t count;
     struct head_device *device[WIRE_TEAM_MAX]; /* of rank i; indices grow */
     enum head_team_state state;
-    uint64_t epoch;                  /* of the one that there is, or was last */
+    uint64_t epoch;                  /* of the one that there is, or was last, of any set */
+    uint64_t tasks;                  /* unfinished launches that name it */
     uint32_t ends;                   /* OPENING, CLOSING: bit i: done at rank i */
     uint32_t decided;                /* BREAKING: bit i: rank i has marked it */
-    uint64_t used;                   /* core->pair_uses when it was taken last */
+    uint64_t used;                   /* core->pair_uses when it was asked for last */
     uint64_t bytes[WIRE_TEAM_MAX];   /* device memory that it takes at rank i */
     uint64_t stalled[WIRE_TEAM_MAX]; /* order of the launches that are stuck there */
     uint64_t wanted;                 /* bytes of results since it failed */
     uint32_t failures;               /* in a row */
     bool leaving;                    /* comm.c's, while it looks for room */
 };
+
+enum { HEAD_TEAM_RECORDS_MAX = 4096 };
+/* So many records. Changed by tests alone, while there is no head. */
+extern uint32_t head_team_records_max;
 
 /*
  * The team of these devices (their indices grow), to reduce members of so many bytes by launches
@@ -49,9 +57,8 @@ uint64_t head_team_bytes(const struct head_team *team, const struct head_device 
 void head_team_close(struct head_core *core, struct head_team *team);
 /* Communicators of teams that the device has, or is about to have. */
 uint32_t head_team_count(const struct head_core *core, const struct head_device *device);
-/* How often one of its teams was opened, so far. */
-uint64_t head_team_opened(const struct head_core *core, const struct head_device *device);
-/* An OPEN or CLOSE is over. */
+/* A launch that names one is unfinished from here on; it is over. */
+void head_team_task_new(struct head_core *core, const struct head_task *task);
 void head_team_task_over(struct head_core *core, struct head_task *task);
 void head_team_report(struct head_core *core, struct head_device *device,
                       const Plasmon__V1__PairReport *report);
@@ -66,6 +73,8 @@ bool head_teams_change(const struct head_core *core);
 /* Into a checkpoint, while none is, and out of one: what is read is checked. */
 void head_teams_save(const struct head_core *core, struct head_bytes *out);
 void head_teams_load(struct head_core *core, struct head_reader *in);
+/* Stops if something is wrong. For tests. */
+void head_teams_check(const struct head_core *core);
 void head_teams_destroy(struct head_core *core);
 
 #endif

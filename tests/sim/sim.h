@@ -66,10 +66,11 @@ struct sim_config {
     uint64_t nccl_bytes;
     uint64_t reach_wait_ms; /* as of the head's; 0: longer than any network is gone here */
     bool peer_capable;
-    uint64_t credit;      /* 0: plenty */
-    uint32_t places_few;  /* head_places_few; 0: as it is */
-    uint32_t gate_points; /* as of the head's; not with a journal */
-    uint32_t window;      /* 0: the default */
+    uint64_t credit;       /* 0: plenty */
+    uint32_t places_few;   /* head_places_few; 0: as it is */
+    uint32_t gate_points;  /* as of the head's; not with a journal */
+    uint32_t team_records; /* head_team_records_max; 0: the default */
+    uint32_t window;       /* 0: the default */
     uint32_t retries;
     /* Faults: how many at most, and the chance a step, in millionths. */
     uint32_t crashes_max;

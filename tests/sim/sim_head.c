@@ -803,6 +803,8 @@ void sim_head_start(struct sim *sim)
     if (sim->config.places_few != 0) {
         head_places_few = sim->config.places_few;
     }
+    head_team_records_max = sim->config.team_records != 0 ? sim->config.team_records
+                                                          : (uint32_t)HEAD_TEAM_RECORDS_MAX;
     sim_head_machine(sim, &sim->head_process.machine);
     sim_head_begin(sim);
     sim->head = head_machine_core(sim->head_process.machine);

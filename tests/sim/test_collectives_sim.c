@@ -37,12 +37,12 @@
 #include "tests/sim/seeds.h"
 
 enum { SEEDS_DEFAULT = 120, COUNT_MAX = 4, STEPS_MAX = 12, ELEMENTS_MAX = 720 };
-enum { HUNT_MAX = 1500, FOUND = 3 };
+enum { HUNT_MAX = 1500, FOUND = 3, WAITS_MAX = 200 };
 enum { SUM = 1, MIN = 3, MAX = 4, AVG = 5, NCCL = 3 };
 #define DRAIN_WAIT_NS UINT64_C(3000000000)
 
 /* What is the matter beside crashes and broken connections. */
-enum kind { ANY, TROUBLED, LITTLE, LEAVING };
+enum kind { ANY, TROUBLED, LITTLE, LEAVING, FEW };
 
 /* One array of the program, and what is in it. */
 struct value {
@@ -70,6 +70,7 @@ struct program {
     uint32_t count;
     bool in_place;
     bool nccl;
+    bool few; /* all-reduces over some of the members, now these, now those devices */
     bool hosts;
     struct value values[COUNT_MAX];
     struct taken taken[STEPS_MAX];
@@ -243,6 +244,15 @@ static bool gathered_view(const struct program *p, uint32_t members,
     return p->shape.dim[0] % members == 0;
 }
 
+/* An all-reduce over some devices only. */
+static void take_few(const struct program *p, struct sim_task *task)
+{
+    if (p->few) {
+        task->collective = PLASMON__V1__COLLECTIVE_KIND__ALL_REDUCE;
+        task->results    = 2 + (uint32_t)draw(p->count - 1);
+    }
+}
+
 /* New refs take the place of the members, which are let go: only of whole arrays. */
 static void step(struct program *p)
 {
@@ -259,7 +269,7 @@ static void step(struct program *p)
     bool makes   = !p->in_place || draw(3) == 0;
     bool gathers = p->hosts && draw(3) == 0;
     bool all_to_all =
-        !gathers && task.collective == PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL;
+        !gathers && !p->few && task.collective == PLASMON__V1__COLLECTIVE_KIND__ALL_TO_ALL;
     bool whole         = makes || gathers || draw(p->nccl ? 5 : 2) != 1;
     struct pl_view in  = random_view(p, whole, all_to_all ? p->count : 1);
     struct pl_view out = in;
@@ -267,6 +277,7 @@ static void step(struct program *p)
     struct taken *taken = &p->taken[p->steps];
     uint64_t old[COUNT_MAX];
 
+    take_few(p, &task);
     if (all_to_all && (in.count[0] % p->count != 0 || in.count[0] > p->shape.dim[0])) {
         return;
     }
@@ -279,6 +290,7 @@ static void step(struct program *p)
     } else if (task.collective == PLASMON__V1__COLLECTIVE_KIND__BROADCAST) {
         members = 1;
     } else if (!all_to_all) {
+        members        = task.results;
         task.reduction = reductions[draw(PL_COUNT(reductions) - p->nccl)];
         task.way       = p->nccl ? NCCL : 0;
     }
@@ -634,7 +646,7 @@ static void add_leaving(uint64_t seed, struct sim_config *config)
 }
 
 static uint64_t crashes, fences, heads, failures, combined, together, on_their_own, spills,
-    left, lost;
+    records_full, left, lost;
 
 /* A head that is made from its journal has those that it begins with. */
 static void set_sizes(struct program *p)
@@ -661,6 +673,25 @@ static void add_trouble(struct program *p, struct sim_config *config)
     config->break_millionth        = 20000;
 }
 
+/* Fewer records of teams than there are teams (head/team.c), while workers and the head are killed. */
+static void add_few_records(struct program *p, uint64_t seed, struct sim_config *config)
+{
+    p->nccl = p->few               = true;
+    p->count                       = (uint32_t)pl_max_u64(p->count, 3);
+    config->devices                = COUNT_MAX;
+    config->transfer               = HEAD_TRANSFER_AUTO;
+    config->peer_capable           = true;
+    config->team_records           = 1 + (uint32_t)(seed % 3);
+    config->crashes_max            = 6;
+    config->crash_millionth        = 20000;
+    config->pair_trouble_millionth = seed / 3 % 2 == 0 ? 50000 : 0;
+    if (seed % 4 == 1) {
+        config->journal              = true;
+        config->head_crashes_max     = 1 + (uint32_t)(seed / 4 % 3);
+        config->head_crash_millionth = 8000;
+    }
+}
+
 static void add_kind(struct program *p, enum kind kind, uint64_t seed,
                      struct sim_config *config)
 {
@@ -677,6 +708,9 @@ static void add_kind(struct program *p, enum kind kind, uint64_t seed,
     case LEAVING:
         add_leaving(seed, config);
         break;
+    case FEW:
+        add_few_records(p, seed, config);
+        break;
     }
 }
 
@@ -687,9 +721,11 @@ static void play(struct program *p)
     for (uint32_t i = 0; i < p->count; i++) {
         put(p, i);
     }
-    for (uint32_t i = (uint32_t)draw(p->nccl ? STEPS_MAX / 2 : STEPS_MAX) + 1;
+    for (uint32_t i = (uint32_t)draw(p->nccl && !p->few ? STEPS_MAX / 2 : STEPS_MAX) + 1;
          i > 0 && !p->sim->failed; i--) {
         step(p);
+        for (uint64_t k = p->few ? draw(WAITS_MAX) : 0; k > 0 && sim_step(p->sim); k--) {
+        }
         if (p->sim->drain_begun && !waited) {
             waited = true;
             wait_for_drain(p->sim);
@@ -741,6 +777,7 @@ static bool program_run(uint64_t seed, void *user)
     failures += p->tasks_failed;
     head_core_spill_count(p->sim->head, &spilled);
     spills += spilled.spills;
+    records_full += p->sim->head->teams.count >= head_team_records_max;
     left += p->sim->drained && p->sim->gone_count > 0;
     lost += anything_lost(p->sim);
     sim_destroy(p->sim);
@@ -796,6 +833,21 @@ TEST(collectives_go_on_when_a_host_leaves_or_is_lost)
            (unsigned long long)failures);
     if (count >= SEEDS_DEFAULT) {
         ASSERT_TRUE(left > count / 8 && lost > count / 8 && heads > count / 8);
+    }
+}
+
+TEST(collectives_by_more_teams_than_there_are_records_of)
+{
+    enum kind kind = FEW;
+    uint64_t count = seeds_run(SEEDS_DEFAULT, program_run, &kind);
+
+    printf("# %llu programs: %llu with all records taken, %llu crashes, %llu heads killed; "
+           "%llu reductions by teams and %llu parts of those without\n",
+           (unsigned long long)count, (unsigned long long)records_full,
+           (unsigned long long)crashes, (unsigned long long)heads,
+           (unsigned long long)together, (unsigned long long)on_their_own);
+    if (count >= SEEDS_DEFAULT) {
+        ASSERT_TRUE(records_full > count / 4 && together > 0 && on_their_own > 0);
     }
 }
 
@@ -892,6 +944,12 @@ TEST(programs_find_a_copy_that_goes_while_its_value_is_on_its_way)
 TEST(programs_find_a_host_that_leaves_with_what_nobody_can_make_again)
 {
     assert_found("head.drain_unrecorded", LEAVING, 1, HUNT_MAX);
+}
+
+/* A worker that is restarted is not told of it, and its part waits for ever. */
+TEST(programs_find_a_team_whose_record_goes_while_a_launch_names_it)
+{
+    assert_found("head.team_named", FEW, 1, HUNT_MAX);
 }
 
 TEST_MAIN()

@@ -484,4 +484,83 @@ TEST(the_one_that_was_not_used_for_longest_makes_room)
     comms_end();
 }
 
+static const struct head_team *team_at(uint64_t number)
+{
+    return pl_map_get(&comms.core->teams, number);
+}
+
+static void reduce_all(uint32_t devices)
+{
+    all_reduce(devices, 1);
+    report_all_done();
+}
+
+/* As often as there are sets. */
+TEST(the_record_that_was_not_asked_for_for_longest_goes_to_the_next_set)
+{
+    head_team_records_max = 2;
+    begin(COMMS_NCCL);
+    report_all_done();
+    reduce_all(3);
+    reduce_all(5);
+    reduce_all(3);
+    reduce_all(9); /* no record: the oldest is closed for it, and it goes another way */
+    ASSERT_EQ(team_at(2)->state, HEAD_TEAM_CLOSED);
+    ASSERT_EQ(comms.core->teams.count, 2);
+    reduce_all(9);
+    ASSERT_EQ(team_at(2)->state, HEAD_TEAM_OPEN);
+    ASSERT_EQ(team_at(2)->epoch, 2); /* what workers know of it is older */
+    ASSERT_EQ(team_at(2)->device[1]->index, 3);
+    ASSERT_EQ(team_at(1)->state, HEAD_TEAM_OPEN);
+    reduce_all(6);
+    reduce_all(6);
+    ASSERT_EQ(team_at(1)->device[0]->index, 1);
+    ASSERT_EQ(head_device_at(comms.core, 0)->teams_opened, 3);
+    ASSERT_EQ(head_device_at(comms.core, 1)->teams_opened, 2);
+    ASSERT_EQ(head_device_at(comms.core, 2)->teams_opened, 2);
+    ASSERT_EQ(comms.core->teams.count, 2);
+    comms_end();
+}
+
+TEST(the_record_of_a_device_that_is_gone_goes_first)
+{
+    test_expect_log();
+    begin(COMMS_NCCL);
+    report_all_done();
+    reduce_all(5);
+    reduce_all(3);
+    head_core_worker_down(comms.core, "a", 1, true, PLASMON_OK, "it died too often");
+    head_core_flush(comms.core);
+    report_team(0, 2, PLASMON__V1__PAIR_EVENT__PAIR_DECIDED, 0);
+    ASSERT_EQ(team_at(2)->state, HEAD_TEAM_CLOSED);
+    reduce_all(9);
+    ASSERT_EQ(comms.core->teams.count, 2);
+    ASSERT_EQ(team_at(2)->device[1]->index, 3);
+    reduce_all(13);
+    ASSERT_EQ(comms.core->teams.count, 3);
+    comms_end();
+}
+
+/* A worker that is restarted is told what became of the teams of its launches. */
+TEST(a_record_stays_while_a_launch_names_it)
+{
+    test_expect_log();
+    head_team_records_max = 1;
+    begin(COMMS_NCCL);
+    report_all_done();
+    reduce_all(3);
+    all_reduce(3, 1);
+    report_team(0, 1, PLASMON__V1__PAIR_EVENT__PAIR_TROUBLE, 0);
+    report_team(0, 1, PLASMON__V1__PAIR_EVENT__PAIR_DECIDED, 0);
+    report_team(1, 1, PLASMON__V1__PAIR_EVENT__PAIR_DECIDED, 0);
+    ASSERT_EQ(team_at(1)->state, HEAD_TEAM_CLOSED);
+    all_reduce(12, 1);
+    ASSERT_EQ(team_at(1)->device[0]->index, 0);
+    report_all_done();
+    all_reduce(12, 1);
+    ASSERT_EQ(team_at(1)->device[0]->index, 2);
+    ASSERT_EQ(team_at(1)->failures, 0);
+    comms_end();
+}
+
 TEST_MAIN()
