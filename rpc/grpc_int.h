@@ -196,9 +196,9 @@ void rpc_stream_shm_all(struct rpc_stream_grpc *stream);
 /* Of a loop's servers, for each has a descriptor and 256 KiB of memory; others go by gRPC. */
 #define RPC_SHMS_MAX         64u
 #define RPC_SHM_SECRET_BYTES 33u /* with its 0 */
-enum rpc_shm_signal { RPC_SHM_COME, RPC_SHM_SWITCH, RPC_SHM_BELL };
+enum rpc_shm_signal { RPC_SHM_COME, RPC_SHM_SWITCH, RPC_SHM_BELL, RPC_SHM_LEAVE };
 
-/* Of one stream; what brings it about, and then what is there. */
+/* Of one stream; what brings it about, and then what is there; or nothing, when this side left. */
 struct rpc_shm {
     struct rpc_stream_grpc *stream;
     struct pl_list link;      /* in its loop's list, once mapped */

@@ -13,8 +13,9 @@
  *   server > SWITCH
  *
  * Behind its SWITCH a side's messages go through its ring, before it by gRPC. Whoever misses
- * something on the way says nothing more of it, and the stream stays as it was: so a SWITCH is only
- * sent by who has mapped the memory to who has. The socket's name is one that the kernel draws, in
+ * something on the way LEAVEs and says nothing more of it, and the stream stays as it was: so a
+ * SWITCH is only sent by who has mapped the memory to who has. The other side lets go of what it
+ * has, for a server has places for few. The socket's name is one that the kernel draws, in
  * the network namespace; the secret goes over the stream, which may be TLS, so that nobody else who
  * finds the name is let in. The memory is the server's, sealed against shrinking.
  *
@@ -28,7 +29,7 @@
  * sleeps does so in gRPC, and is sent a message there, BELL. A loop that is awake looks. Why
  * nothing is left lying: ring.h.
  *
- * A signal (COME, SWITCH, BELL) is a gRPC message that is no frame: a field's number is not 0.
+ * A signal (COME, SWITCH, BELL, LEAVE) is a gRPC message that is no frame: a field's number is not 0.
  */
 #include "rpc/grpc_int.h"
 
@@ -150,13 +151,12 @@ static plasmon_status_t shm_map(struct rpc_stream_grpc *stream, int memory_fd)
     return PLASMON_OK;
 }
 
-void rpc_shm_destroy(struct rpc_shm *shm)
+/* All but itself. */
+static void shm_let_go(struct rpc_shm *shm)
 {
-    if (shm == NULL) {
-        return;
-    }
     if (shm->counted != NULL) {
         shm->counted->count--;
+        shm->counted = NULL;
     }
     pl_list_remove(&shm->link);
     if (shm->memory != NULL) {
@@ -164,10 +164,18 @@ void rpc_shm_destroy(struct rpc_shm *shm)
         (void)epoll_ctl(rpc_loop_shms(shm->stream->base.loop)->epoll, EPOLL_CTL_DEL,
                         shm->socket, NULL);
         pl_fd_unmap(shm->memory, sizeof(struct shm_memory));
+        shm->memory = NULL;
     }
     pl_fd_close(&shm->listener);
     pl_fd_close(&shm->socket);
-    pl_free(shm);
+}
+
+void rpc_shm_destroy(struct rpc_shm *shm)
+{
+    if (shm != NULL) {
+        shm_let_go(shm);
+        pl_free(shm);
+    }
 }
 
 /* ---------------------------------------------------------------------- coming about */
@@ -184,6 +192,15 @@ static void shm_give_up_locked(struct rpc_stream_grpc *stream, const char *why)
     pl_debug("rpc", "no shared memory with %s: %s", rpc_stream_peer(&stream->base), why);
     rpc_shm_destroy(stream->shm);
     stream->shm = NULL;
+}
+
+/* The other side has something for it, too. */
+static void shm_leave_locked(struct rpc_stream_grpc *stream, const char *why)
+{
+    pl_debug("rpc", "no shared memory with %s: %s", rpc_stream_peer(&stream->base), why);
+    shm_let_go(stream->shm);
+    stream->shm->signals = 0;
+    shm_signal_locked(stream, RPC_SHM_LEAVE);
 }
 
 /* A socket that nobody knows by name but who is told. */
@@ -281,9 +298,9 @@ void rpc_shm_answer_locked(struct rpc_stream_grpc *stream,
     }
     /* a name of at most 15, a secret of at most 32 */
     if (sscanf(offer, "%15[0-9a-f]:%32[0-9a-f]", name, shm->secret) != 2) {
-        shm_give_up_locked(stream, "its offer cannot be read");
+        shm_leave_locked(stream, "its offer cannot be read");
     } else if ((status = shm_connect(shm, name)) != PLASMON_OK) {
-        shm_give_up_locked(stream, pl_status_text(status));
+        shm_leave_locked(stream, pl_status_text(status));
     } else {
         shm_signal_locked(stream, RPC_SHM_COME);
     }
@@ -364,7 +381,7 @@ static void shm_come(struct rpc_stream_grpc *stream)
     status = stream->server ? server_come(stream) : client_come(stream);
     pl_mutex_lock(&stream->lock);
     if (status != PLASMON_OK) {
-        shm_give_up_locked(stream, pl_status_text(status));
+        shm_leave_locked(stream, pl_status_text(status));
     } else if (stream->server) {
         shm_signal_locked(stream, RPC_SHM_COME);
     } else {
@@ -387,6 +404,22 @@ static void shm_switch(struct rpc_stream_grpc *stream)
                  rpc_stream_peer(&stream->base));
     }
     pl_mutex_unlock(&stream->lock);
+}
+
+static void shm_left(struct rpc_stream_grpc *stream)
+{
+    bool open;
+
+    pl_mutex_lock(&stream->lock);
+    open = stream->shm->in_open || stream->shm->out_open;
+    if (!open) {
+        shm_give_up_locked(stream, "the other side cannot");
+    }
+    pl_mutex_unlock(&stream->lock);
+    if (open) { /* what lies in the rings would be lost */
+        rpc_stream_close(&stream->base, PLASMON_EMALFORMED,
+                         "it left its shared memory when messages went through it");
+    }
 }
 
 /* -------------------------------------------------------------------------------- signals */
@@ -424,6 +457,9 @@ bool rpc_shm_signal_take(struct rpc_stream_grpc *stream, const uint8_t *bytes,
         break;
     case RPC_SHM_SWITCH:
         shm_switch(stream);
+        break;
+    case RPC_SHM_LEAVE:
+        shm_left(stream);
         break;
     default: /* the bell: this loop looks before it rests again */
         break;

@@ -378,11 +378,9 @@ static bool knock(const struct door *door, int *out_fd)
            send(*out_fd, secret, sizeof(secret), MSG_NOSIGNAL) == (ssize_t)sizeof(secret);
 }
 
-/* The client's loop stands still until others have knocked. */
-static void start_late(struct peer_pair *pair, int knocks[], unsigned count)
+/* The client's loop stands still until it is started. */
+static void start_accepted(struct peer_pair *pair)
 {
-    struct door door = {.end = &pair->served};
-
     peer_pair_start(pair, PEER_UNIX, &(struct peer_options){.client_waits = true});
     pair->served.on_message = peer_echo;
     peer_pair_open(pair);
@@ -391,6 +389,14 @@ static void start_late(struct peer_pair *pair, int knocks[], unsigned count)
         pl_cond_wait(&pair->changed, &pair->lock);
     }
     pl_mutex_unlock(&pair->lock);
+}
+
+/* .. until others have knocked. */
+static void start_late(struct peer_pair *pair, int knocks[], unsigned count)
+{
+    struct door door = {.end = &pair->served};
+
+    start_accepted(pair);
     peer_run_on(pair->server_loop, find_door, &door);
     ASSERT_TRUE(door.length > 0);
     for (unsigned i = 0; i < count; i++) {
@@ -817,8 +823,17 @@ TEST(one_stream_too_many_stays_as_it_was_and_the_next_one_is_not)
     peer_pair_stop(&pair);
 }
 
+static void check_place_free(struct peer_pair *pair)
+{
+    struct counting counting = {.loop = pair->server_loop};
+
+    peer_run_on(pair->server_loop, count_on, &counting);
+    ASSERT_EQ(counting.count, 0);
+}
+
 static void check_stays(const char *fault, unsigned nth)
 {
+    unsigned before = descriptors();
     struct peer_pair pair;
 
     peer_pair_start(&pair, PEER_UNIX, NULL);
@@ -832,6 +847,8 @@ static void check_stays(const char *fault, unsigned nth)
     ASSERT_TRUE(pl_fault_disarm() == 1);
     ASSERT_TRUE(!is_open(pair.client_loop, &pair.client));
     ASSERT_TRUE(!is_open(pair.server_loop, &pair.served));
+    check_place_free(&pair);
+    ASSERT_EQ(descriptors(), before);
     peer_pair_stop(&pair);
     ASSERT_EQ(pair.served.status, PLASMON_OK);
 }
@@ -844,6 +861,49 @@ TEST(where_there_is_no_memory_the_stream_stays_as_it_was)
     check_stays("fd.map", 0); /* the server's */
     check_stays("fd.map", 1); /* the client's */
     ASSERT_EQ(descriptors(), before);
+}
+
+static void close_door(void *user)
+{
+    pl_fd_close(&grpc_of(user)->shm->listener);
+}
+
+/* 64 such clients would keep all others from it. */
+TEST(who_cannot_come_leaves_his_place_to_others)
+{
+    struct peer_pair pair;
+
+    start_accepted(&pair);
+    peer_run_on(pair.server_loop, close_door, &pair.served);
+    ASSERT_OK(rpc_loop_start(pair.client_loop, "client"));
+    for (unsigned i = 0; i < 20; i++) {
+        ASSERT_OK(peer_send(&pair.client, "x", 1));
+        peer_end_wait(&pair.client, &pair.client.messages, i + 1, 5000);
+    }
+    check_place_free(&pair);
+    peer_pair_stop(&pair);
+    ASSERT_EQ(pair.served.status, PLASMON_OK);
+}
+
+static void leave_now(void *user)
+{
+    struct rpc_stream_grpc *stream = grpc_of(user);
+
+    pl_mutex_lock(&stream->lock);
+    stream->shm->signals |= 1u << RPC_SHM_LEAVE;
+    rpc_stream_kick_locked(stream);
+    pl_mutex_unlock(&stream->lock);
+}
+
+TEST(who_leaves_when_it_has_come_about_loses_his_stream)
+{
+    struct peer_pair pair;
+
+    start_open(&pair, PEER_UNIX);
+    peer_run_on(pair.client_loop, leave_now, &pair.client);
+    peer_end_wait(&pair.client, &pair.client.closed, 1, 5000);
+    ASSERT_STATUS(pair.client.status, PLASMON_EMALFORMED);
+    peer_pair_stop(&pair);
 }
 
 TEST_MAIN()
