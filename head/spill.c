@@ -731,14 +731,21 @@ static bool is_readable(const struct head_buffer *copy)
     return false;
 }
 
-/*
- * A copy that has some of the box, where no device has it: rather one that can be read, of a host
- * that stays. NULL: none is needed.
- */
-static struct head_buffer *copy_needed(const struct head_tile *tile,
-                                       const struct pl_box *box)
+/* The greatest is brought back from: one that can be read, of a host that stays, of that one. */
+static uint32_t copy_rank(const struct head_buffer *copy, const char *host)
 {
-    struct head_buffer *other = NULL;
+    return !is_readable(copy)
+               ? 1
+               : 2 + 2 * (uint32_t)!copy->device->draining +
+                     (uint32_t)(host != NULL && strcmp(copy->device->host, host) == 0);
+}
+
+/* A copy that has some of the box, where no device has it, for that host. NULL: none is needed. */
+static struct head_buffer *copy_needed(const struct head_tile *tile,
+                                       const struct pl_box *box, const char *host)
+{
+    struct head_buffer *best = NULL;
+    uint32_t best_rank       = 0;
     struct pl_list *pos;
 
     if (tile->failure != NULL || on_devices(tile, box)) {
@@ -751,15 +758,15 @@ static struct head_buffer *copy_needed(const struct head_tile *tile,
 
         if (instance->buffer->spilled != NULL &&
             pl_box_intersection(&instance->box, box, &part) && !on_devices(tile, &part)) {
-            bool readable = is_readable(instance->buffer);
+            uint32_t rank = copy_rank(instance->buffer, host);
 
-            if (readable && !instance->buffer->device->draining) {
-                return instance->buffer;
+            if (rank > best_rank) {
+                best      = instance->buffer;
+                best_rank = rank;
             }
-            other = readable || other == NULL ? instance->buffer : other;
         }
     }
-    return other;
+    return best;
 }
 
 struct head_failure *head_spill_stranded(struct head_array *array, const struct pl_box *box)
@@ -772,7 +779,8 @@ struct head_failure *head_spill_stranded(struct head_array *array, const struct 
         struct pl_box part;
 
         if (pl_box_intersection(&fragment->box, box, &part) &&
-            (copy = copy_needed(fragment->tile, &part)) != NULL && !is_readable(copy)) {
+            (copy = copy_needed(fragment->tile, &part, NULL)) != NULL &&
+            !is_readable(copy)) {
             return head_failure_create(
                 PLASMON_EUNREACHABLE, 0, 0,
                 "the only copy of a value is in host memory of %s, which has no device "
@@ -785,7 +793,7 @@ struct head_failure *head_spill_stranded(struct head_array *array, const struct 
 
 bool head_spill_part_missing(const struct head_tile *tile, const struct pl_box *box)
 {
-    return copy_needed(tile, box) != NULL;
+    return copy_needed(tile, box, NULL) != NULL;
 }
 
 bool head_spill_missing(struct head_array *array, const struct pl_box *box)
@@ -797,7 +805,7 @@ bool head_spill_missing(struct head_array *array, const struct pl_box *box)
         struct pl_box part;
 
         if (pl_box_intersection(&fragment->box, box, &part) &&
-            copy_needed(fragment->tile, &part) != NULL) {
+            copy_needed(fragment->tile, &part, NULL) != NULL) {
             return true;
         }
     }
@@ -824,7 +832,7 @@ bool head_spill_part_bring(struct head_core *core, const struct head_tile *tile,
 {
     struct head_buffer *copy;
 
-    while ((copy = copy_needed(tile, box)) != NULL) {
+    while ((copy = copy_needed(tile, box, device->host)) != NULL) {
         if (!restore(core, copy, device, out_failure)) {
             return false;
         }
@@ -929,7 +937,7 @@ static uint64_t bytes_back(struct head_core *core, struct head_array *array,
         struct pl_box part;
 
         if (!pl_box_intersection(&fragment->box, box, &part) ||
-            copy_needed(fragment->tile, &part) == NULL) {
+            copy_needed(fragment->tile, &part, NULL) == NULL) {
             continue;
         }
         pl_list_for_each(it, &fragment->tile->instances) {

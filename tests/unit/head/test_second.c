@@ -578,6 +578,24 @@ TEST(of_two_copies_in_host_memory_the_one_is_read_whose_host_has_a_device)
     }
 }
 
+TEST(of_two_copies_in_host_memory_the_one_is_read_that_is_on_the_same_host)
+{
+    for (uint32_t reader = 0; reader < 2; reader++) {
+        begin("AB");
+        put(1, 0, true);
+        settle();
+        fill(101, 1);
+        fill(201, 0);
+        ASSERT_STR(where(1), "BA");
+        release(101, 16);
+        release(201, 16);
+        call(1, reader, PLASMON__V1__MODE__MODE_IN);
+        settle();
+        ASSERT_STR(where(1), reader == 0 ? "0BA" : "1BA"); /* nothing was sent */
+        end();
+    }
+}
+
 /* Few at a time; all of them in the end. */
 TEST(copies_are_made_again_a_few_at_a_time)
 {
