@@ -23,6 +23,9 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
+#define NEVER_LAUNCHED                                                                  \
+    "the ref is made by a recorded graph that was released before it was launched, so " \
+    "it will never have a value: record it again"
 #define WRITES_MAX 64u
 #define NAMED_MAX  6u /* functions, in an error */
 
@@ -101,6 +104,9 @@ plasmon_status_t graph_check_use(const struct plasmon_client *client,
     if (root->recording == 0) {
         return PLASMON_OK;
     }
+    if (root->recording == ROOT_NEVER_RECORDED) {
+        return pl_err_set(err, PLASMON_EGRAPH, "%s", NEVER_LAUNCHED);
+    }
     graph = graph_recording_locked(client);
     if (graph != NULL && graph->id == root->recording) {
         return PLASMON_OK;
@@ -112,12 +118,14 @@ plasmon_status_t graph_check_use(const struct plasmon_client *client,
 
 plasmon_status_t graph_check_content(const struct root *root, struct pl_err *err)
 {
-    return root->recording == 0
-               ? PLASMON_OK
-               : pl_err_set(
-                     err, PLASMON_EGRAPH,
-                     "the ref is made by a graph that is being recorded, so it names "
-                     "no value yet: end the recording and launch it first");
+    if (root->recording == 0) {
+        return PLASMON_OK;
+    }
+    return pl_err_set(err, PLASMON_EGRAPH, "%s",
+                      root->recording == ROOT_NEVER_RECORDED
+                          ? NEVER_LAUNCHED
+                          : "the ref is made by a graph that is being recorded, so it "
+                            "names no value yet: end the recording and launch it first");
 }
 
 static struct plasmon_graph *graph_create(struct plasmon_client *client)
@@ -568,6 +576,18 @@ plasmon_status_t plasmon_graph_end(struct plasmon_client *client,
 
 /* ------------------------------------------------------------------------------ release */
 
+/* No launch will write what was made inside, where none has. */
+static void never_launched(struct plasmon_graph *graph, struct root *root)
+{
+    struct failure *never = failure_create(
+        PLASMON_EGRAPH, 0,
+        "the ref is made by a recorded graph that was released before it was "
+        "launched, so it will never have a value: record it again");
+
+    root_failures_replace(root, graph->empty, never);
+    failure_release(never);
+}
+
 static void release_locked(struct plasmon_client *client, struct plasmon_graph *graph)
 {
     Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
@@ -583,8 +603,9 @@ static void release_locked(struct plasmon_client *client, struct plasmon_graph *
         if (root->hold == NULL) {
             continue;
         }
-        if (root->inside && !graph->ended) {
-            root->root->recording = 0; /* it failed with EGRAPH, and stays so */
+        if (root->inside) {
+            root->root->recording = graph->ended ? 0 : ROOT_NEVER_RECORDED;
+            never_launched(graph, root->root);
         }
         if (refs_find(&client->refs, root->hold, &slot, &unused) == PLASMON_OK) {
             client_close_ref_locked(client, root->hold, slot);

@@ -58,12 +58,15 @@ struct root_base {
     struct pl_view view; /* what of it the root is */
 };
 
+/* By a recording that was thrown away: the head knows of no such ref. */
+#define ROOT_NEVER_RECORDED UINT64_MAX
+
 struct root {
     uint64_t id;
     struct pl_shape shape;
     struct root_base *base; /* NULL: its own coordinates */
     bool is_task; /* a future: id is the task's, no bytes, nothing to release at the head */
-    /* the graph whose recording makes it, while that goes on; 0: none */
+    /* the graph whose recording makes it, while that goes on; 0: none; or ROOT_NEVER_RECORDED */
     uint64_t recording;
     bool is_snapshot; /* its release may let an INOUT work in place: it is sent at once */
     uint32_t handle_count; /* slots that show it */
@@ -286,6 +289,9 @@ void root_new_version(struct refs *refs,
 bool root_failure_add(struct root *root, const struct pl_box *box,
                       struct failure *failure) PL_MUST_CHECK;
 void root_failures_drop(struct root *root); /* all of them */
+/* What has failed with `old` has failed with that. */
+void root_failures_replace(struct root *root, const struct failure *old,
+                           struct failure *failure);
 /* One that meets the box (NULL: any); of few, the newest. NULL: none. */
 struct root_failure *root_failure_at(const struct root *root, const struct pl_box *box);
 void tasks_finish(struct refs *refs);

@@ -321,6 +321,21 @@ void root_failures_drop(struct root *root)
     }
 }
 
+void root_failures_replace(struct root *root, const struct failure *old,
+                           struct failure *failure)
+{
+    struct pl_list *at;
+
+    pl_list_for_each(at, &root->failures.list) {
+        struct root_failure *failed = pl_container_of(at, struct root_failure, part.link);
+
+        if (failed->failure == old) {
+            failure_release(failed->failure);
+            failed->failure = failure_hold(failure);
+        }
+    }
+}
+
 struct root_failure *root_failure_at(const struct root *root, const struct pl_box *box)
 {
     struct part *part = parts_find(&root->failures, &root->shape, box);

@@ -257,7 +257,7 @@ static plasmon_status_t output_keep(struct head_core *core, struct head_client *
     tile          = head_tile_create(core, &array->extent);
     tile->failure = head_failure_create(PLASMON_EGRAPH, 0, client->id,
                                         "the ref is made by a recorded graph that was not "
-                                        "launched yet: launch it first");
+                                        "launched before the ref was used");
     head_array_set(core, array, &array->extent, tile);
     head_tile_release(core, tile);
     return head_client_ref_add(core, client, wire->ref, array, NULL, err);

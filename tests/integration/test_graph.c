@@ -687,6 +687,70 @@ TEST(a_recording_is_of_one_thread_and_others_go_on)
     cluster_expect_gone(CLUSTER_GONE_MS);
 }
 
+static void expect_never(struct plasmon_client *client, struct plasmon_ref *ref)
+{
+    float data[COUNT];
+
+    ASSERT_STATUS(plasmon_get(client, ref, data, sizeof(data), CLUSTER_WAIT_MS),
+                  PLASMON_EGRAPH);
+    ASSERT_CONTAINS(plasmon_error(client), "released before it was launched");
+}
+
+/* "end the recording and launch it first" cannot be done any more. */
+TEST(what_a_graph_made_that_was_thrown_away_says_so)
+{
+    struct plasmon_client *client = cluster_start(1);
+    struct plasmon_ref *x         = cluster_fill(client, COUNT, 1, 0);
+    struct plasmon_arg args[]     = {{.mode = PLASMON_OUT}, {.mode = PLASMON_IN}};
+    struct plasmon_call call      = PLASMON_CALL_INIT;
+    plasmon_scalar_t scalar       = {.f = 2};
+    struct plasmon_ref *made, *kept;
+    struct plasmon_graph *graph;
+    float data[COUNT];
+
+    call.function     = "multiply_scalar";
+    call.args         = args;
+    call.arg_count    = 2;
+    call.scalars      = &scalar;
+    call.scalar_count = 1;
+
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    made = scaled(client, x, 3, 0, NULL);
+    CLUSTER_OK(plasmon_graph_release(client, graph));
+    expect_never(client, made);
+    ASSERT_STATUS(plasmon_snapshot(client, made, &kept), PLASMON_EGRAPH);
+    ASSERT_CONTAINS(plasmon_error(client), "released before it was launched");
+    ASSERT_STATUS(plasmon_publish(client, "made", made), PLASMON_EGRAPH);
+    args[1].ref = made;
+    ASSERT_STATUS(plasmon_submit(client, &call, &kept, NULL), PLASMON_EGRAPH);
+    ASSERT_CONTAINS(plasmon_error(client), "released before it was launched");
+    plasmon_release(client, made);
+
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    made = scaled(client, x, 3, 0, NULL);
+    kept = scaled(client, made, 3, 0, NULL);
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    ASSERT_STATUS(plasmon_get(client, made, data, sizeof(data), CLUSTER_WAIT_MS),
+                  PLASMON_EGRAPH);
+    ASSERT_CONTAINS(plasmon_error(client), "launch it first");
+    CLUSTER_OK(plasmon_graph_release(client, graph));
+    expect_never(client, made);
+    expect_never(client, kept);
+    kept = scaled(client, made, 2, 0, NULL);
+    ASSERT_STATUS(plasmon_get(client, kept, data, sizeof(data), CLUSTER_WAIT_MS),
+                  PLASMON_EDEPENDENCY);
+    ASSERT_CONTAINS(plasmon_error(client), "not launched before the ref was used");
+
+    CLUSTER_OK(plasmon_graph_begin(client, &graph));
+    made = scaled(client, x, 3, 0, NULL);
+    CLUSTER_OK(plasmon_graph_end(client, graph));
+    CLUSTER_OK(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, NULL));
+    CLUSTER_OK(plasmon_graph_release(client, graph));
+    cluster_expect_all(client, made, COUNT, 3);
+    plasmon_finish(client);
+    cluster_expect_gone(CLUSTER_GONE_MS);
+}
+
 TEST(a_graph_can_be_released_while_it_runs)
 {
     struct plasmon_client *client = cluster_start(3);
