@@ -143,6 +143,8 @@ TEST(nor_has_a_large_one)
     count_large(&count, "qr", 2, 4000, 500, -1);
     count_large(&count, "qr", 2, 300, 2000, -1);
     count_large(&count, "sort", 1, 30, 50000, -1);
+    count_large(&count, "checksum", 1, 35, 1000000,
+                -1); /* over the end of a piece (device.h) */
     count_close(&count);
 }
 

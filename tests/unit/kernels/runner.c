@@ -60,15 +60,20 @@ static uint64_t root_offset(const struct trial *trial, uint32_t index)
     return offset;
 }
 
-/* The first `bytes` of the arena, which are the first of the staging memory. */
+/*
+ * The first `bytes` of the arena, which are the first of the staging memory: by the pieces in which
+ * that is registered.
+ */
 static void copy_arena(struct runner *runner, enum device_copy_kind kind, uint64_t bytes)
 {
     uint64_t host = (uint64_t)(uintptr_t)runner->staging;
     uint64_t dst  = kind == DEVICE_COPY_HOST_TO_DEVICE ? runner->arena.addr : host;
     uint64_t src  = kind == DEVICE_COPY_HOST_TO_DEVICE ? host : runner->arena.addr;
+    uint64_t run;
 
-    if (bytes > 0) {
-        ASSERT_OK(device_copy(runner->stream, kind, dst, src, bytes));
+    for (uint64_t at = 0; at < bytes; at += run) {
+        run = device_host_run(at, bytes - at);
+        ASSERT_OK(device_copy(runner->stream, kind, dst + at, src + at, run));
     }
 }
 
@@ -98,6 +103,7 @@ static plasmon_status_t place(struct runner *runner, const struct trial *trial,
 
     /* the staging memory is free again */
     ASSERT_OK(device_stream_sync(runner->stream, err));
+    ASSERT_TRUE(root_offset(trial, trial->count) <= runner->arena_bytes);
     for (uint32_t i = 0; i < trial->count; i++) {
         const struct trial_array *array = &trial->array[i];
         uint64_t at                     = root_offset(trial, i);

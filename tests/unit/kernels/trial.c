@@ -7,6 +7,8 @@
 #include "tests/harness/test.h"
 
 #define FAIL(...) test_fail(__FILE__, __LINE__, __VA_ARGS__)
+/* Twelve of these, and what they make, fit into the arena of runner.c. */
+#define STRIDED_BYTES_MAX (UINT64_C(8) << 20)
 
 static void *allocate(uint64_t bytes)
 {
@@ -312,24 +314,35 @@ void trial_dims(struct trial *trial, uint32_t ndim, int64_t out[PL_DIM_MAX])
     }
 }
 
+/* The root's bytes. */
+static uint64_t array_stride(struct trial *trial, struct kernel_arg *arg, bool strided,
+                             int64_t margin)
+{
+    int64_t stride = 1;
+
+    for (uint32_t d = arg->ndim; d-- > 0;) {
+        int64_t step  = strided ? trial_int(trial, 1, 2) : 1;
+        int64_t extra = strided ? trial_int(trial, 0, 2) : 0;
+
+        arg->stride[d] = stride * step;
+        stride *= arg->dim[d] * step + extra;
+    }
+    return (uint64_t)((stride + 2 * margin) * pl_dtype_bytes(arg->dtype));
+}
+
 /* A root large enough for a random layout of arg's shape, filled with a pattern. */
 static void array_lay_out(struct trial *trial, struct trial_array *array)
 {
     struct kernel_arg *arg = &array->arg;
     int64_t bytes          = pl_dtype_bytes(arg->dtype);
     int64_t margin         = trial->strided ? trial_int(trial, 0, 3) : 0;
-    int64_t stride         = 1;
 
-    for (uint32_t d = arg->ndim; d-- > 0;) {
-        int64_t step  = trial->strided ? trial_int(trial, 1, 2) : 1;
-        int64_t extra = trial->strided ? trial_int(trial, 0, 2) : 0;
-
-        arg->stride[d] = stride * step;
-        stride *= arg->dim[d] * step + extra;
+    array->root_bytes = array_stride(trial, arg, trial->strided, margin);
+    if (array->root_bytes > STRIDED_BYTES_MAX) {
+        array->root_bytes = array_stride(trial, arg, false, margin);
     }
-    array->root_bytes = (uint64_t)((stride + 2 * margin) * bytes);
-    array->root       = allocate(array->root_bytes);
-    array->before     = allocate(array->root_bytes);
+    array->root   = allocate(array->root_bytes);
+    array->before = allocate(array->root_bytes);
     memset(array->root, 0xA5, array->root_bytes);
     memset(array->before, 0xA5, array->root_bytes);
     arg->data.addr = (uint64_t)(uintptr_t)(array->root + margin * bytes);
