@@ -8,10 +8,22 @@
  * as it is: the launch comes again, finds the buffer it made and writes it once more (or, a
  * host-route receive, the rest of it). One that was marked as CONSUMED for a launch that was never
  * published was not touched, and is sealed as it was; if an unfinished launch was to write it
- * before, no reader goes there before that launch is done, and it comes again. One that was
- * CONSUMED for a launch that is not done is sealed when that launch has come again, however it
- * ends: it wrote a part, of which the head knows what became, and the others are as right as they
- * were.
+ * before, it comes again, and until then the seal may stand over bytes that it half wrote (below).
+ * One that was CONSUMED for a launch that is not done is sealed when that launch has come again,
+ * however it ends: it wrote a part, of which the head knows what became, and the others are as
+ * right as they were.
+ *
+ * HALF WRITTEN, AND SEALED. Launch n writes a box of the buffer when the worker dies, and a later one
+ * had marked it as CONSUMED and was not published. It is sealed at once, for those who read other
+ * boxes of it; n's may hold anything until n has come again, or for good if that fails then. Nobody
+ * sees that, because nobody reads by the seal alone:
+ *
+ *   clients    are told of a box when all that write there are over, and what they were told of
+ *              nobody overwrites as long as they hold it. So theirs are the other boxes
+ *   launches   here and on other devices wait for the word of who writes what they read
+ *   relief     (starve.c) copies what no unfinished launch uses
+ *   the head   knows by boxes what failed, also where the table says sealed
+ *   recovery   after another death finds n unfinished again, whatever the state
  *
  * A buffer that was RETIRED, or DOOMED, may share bytes with another one that was put there behind
  * its last use (reuse.c). Both stay where they are: those of the others are taken first, and of
