@@ -9,7 +9,9 @@
  *
  *   what      the buffer of a value that is there, that no unfinished launch uses and nobody looks
  *             at: the least recently used one of at least the bytes that are wanted, for that makes
- *             a hole by itself; where there is none, the largest. What may be dropped is dropped,
+ *             a hole by itself; where there is none, those of a row that makes one: the worker is
+ *             asked which lie side by side (worker/window.c), for no launch; and where one of these
+ *             stays, the largest of all. What may be dropped is dropped,
  *             by the rule of the plan (head_spill_may_drop), for new values take the room that it
  *             leaves. Or one that only its spill uses, which was sent: then that launch has nothing
  *             to do any more
@@ -31,10 +33,12 @@
  */
 #include "head/spill_int.h"
 
+#include <string.h>
+
 #define FIELD_RELIEF 23
 
 /* Buffers: it may be asked again whenever the input ran dry, while a place is to come. */
-enum { LOOK_MAX = 4096 };
+enum { LOOK_MAX = 4096, ROW_BYTES_MAX = 64 * sizeof(uint64_t) };
 
 /* What its memory is for. */
 static enum head_spill_for purpose_of(const struct head_task *task)
@@ -127,7 +131,7 @@ static bool may_be_taken(struct head_buffer *buffer, const struct head_task *spi
  * largest.
  */
 static struct head_buffer *victim(struct head_core *core, const struct head_device *device,
-                                  enum head_spill_for purpose)
+                                  enum head_spill_for purpose, bool *out_enough)
 {
     struct head_buffer *best = NULL;
     bool best_spilled = false, best_enough = false;
@@ -155,7 +159,64 @@ static struct head_buffer *victim(struct head_core *core, const struct head_devi
             best_enough  = enough;
         }
     }
+    *out_enough = best_enough;
     return best;
+}
+
+static bool in_row(const struct head_device *device, const struct head_buffer *buffer)
+{
+    for (size_t i = 0; i < device->relief_row.count; i++) {
+        uint64_t id = *(uint64_t *)pl_vec_at(&device->relief_row, i);
+
+        if (wire_buffer_slot(id) == wire_buffer_slot(buffer->id) &&
+            wire_buffer_generation(id) == wire_buffer_generation(buffer->id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * The next of those that make a hole together; what of them may be dropped has gone. NULL: none is
+ * left, or one of them stays, and then the others would go for nothing.
+ */
+static struct head_buffer *row_victim(struct head_core *core, struct head_device *device,
+                                      const struct head_task *task)
+{
+    enum head_spill_for purpose = purpose_of(task);
+    struct head_buffer *next    = NULL;
+    struct pl_list *pos, *tmp;
+    bool stays = device->relief_asked != task->seq;
+
+    if (device->relief_row.count == 0) {
+        return NULL;
+    }
+    pl_list_for_each(pos, &device->buffers) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
+
+        if (stays || !in_row(device, buffer)) {
+            continue;
+        }
+        if (is_idle(buffer) && head_spill_may_drop(core, buffer, purpose)) {
+            continue;
+        }
+        next  = buffer;
+        stays = !may_be_taken(buffer, spill_of(buffer), purpose);
+    }
+    if (stays || next == NULL) {
+        pl_vec_clear(&device->relief_row);
+        return NULL;
+    }
+    pl_list_for_each_safe(pos, tmp, &device->buffers) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
+        struct pl_box frame        = buffer->frame;
+
+        if (in_row(device, buffer) && is_idle(buffer) &&
+            head_spill_may_drop(core, buffer, purpose)) {
+            head_buffer_forget(core, buffer, &frame, UINT64_MAX); /* may free it */
+        }
+    }
+    return next;
 }
 
 /* ------------------------------------------------------------------------------- orders */
@@ -229,19 +290,35 @@ static struct head_buffer *copy_place(struct head_core *core,
     return copy;
 }
 
+/* The worker says which lie side by side. */
+static void row_ask(struct head_core *core, struct head_device *device,
+                    const struct head_task *task)
+{
+    device->relief_asked = task->seq;
+    pl_vec_clear(&device->relief_row);
+    order_give(core, device, NULL, NULL, NULL);
+}
+
 bool head_relief(struct head_core *core, const struct head_task *task)
 {
     struct head_device *device = task->device;
     struct head_buffer *buffer = NULL, *copy = NULL;
     struct head_task *spill = NULL;
-    bool comes              = false;
+    bool comes = false, enough = true;
 
     if (device->starved_bytes > device->bytes_total) {
         return false;
     }
     if (device->relief_refused != task->seq &&
         head_spill_host_of(core, device->host) != NULL) {
-        buffer = victim(core, device, purpose_of(task));
+        buffer = row_victim(core, device, task);
+        if (buffer == NULL) {
+            buffer = victim(core, device, purpose_of(task), &enough);
+        }
+    }
+    if (buffer != NULL && !enough && device->relief_asked != task->seq) {
+        row_ask(core, device, task);
+        return true;
     }
     if (buffer != NULL && (spill = spill_of(buffer)) != NULL) {
         copy = spill->spilled;
@@ -355,6 +432,17 @@ static void order_over(struct head_core *core, struct head_device *device, bool 
     }
 }
 
+static void row_take(struct head_device *device, const Plasmon__V1__WorkerData *data)
+{
+    for (size_t at = 0; at + sizeof(uint64_t) <= data->bytes.len && at < ROW_BYTES_MAX;
+         at += sizeof(uint64_t)) {
+        uint64_t *place = pl_vec_push(&device->relief_row);
+
+        PL_CHECK(place != NULL);
+        memcpy(place, data->bytes.data + at, sizeof(*place));
+    }
+}
+
 void head_relief_answered(struct head_core *core, struct head_device *device,
                           const Plasmon__V1__WorkerData *data)
 {
@@ -365,6 +453,9 @@ void head_relief_answered(struct head_core *core, struct head_device *device,
         return;
     }
     order_over(core, device, data->status == PLASMON_OK);
+    if (asked && data->status == PLASMON_EDEVMEM && device->relief_asked == seq) {
+        row_take(device, data);
+    }
     if (data->status == PLASMON_EAGAIN && device->starved_seq == seq) {
         device->starved_seq = 0; /* it has its memory, or will say so again */
     } else if (data->status != PLASMON_OK && !asked) {

@@ -65,5 +65,15 @@ void store_arena_free(struct store_arena *arena, uint64_t offset);
 void store_arena_get_stats(const struct store_arena *arena,
                            struct store_arena_stats *out_stats);
 uint64_t store_arena_rounded(uint64_t bytes);
+/*
+ * Used blocks, at most so many, by address: when they have gone there is a hole for so many bytes,
+ * and of all such they are the fewest bytes. may_go: may this one be among them? EDEVMEM: there are
+ * none. Looks at all blocks.
+ */
+typedef bool (*store_arena_may_go_fn)(void *user, uint64_t offset);
+plasmon_status_t
+store_arena_window(const struct store_arena *arena, uint64_t bytes, uint32_t count_max,
+                   store_arena_may_go_fn may_go, void *user,
+                   struct pl_vec *out_offsets) PL_MUST_CHECK; /* uint64_t */
 
 #endif

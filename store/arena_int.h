@@ -4,6 +4,7 @@
  *   arena.c         chunks come, blocks are handed out and come back
  *   arena_bins.c    holes by size: is there one that fits?
  *   arena_order.c   blocks by address: who are the neighbours, who lies at an offset?
+ *   arena_window.c  which blocks have to go for a hole of some size?
  */
 #ifndef STORE_ARENA_INT_H
 #define STORE_ARENA_INT_H

@@ -447,8 +447,9 @@ struct worker_ops {
     void (*report_failed)(void *user, uint64_t seq, plasmon_status_t status,
                           const char *text);
     void (*report_starved)(void *user, uint64_t seq, uint64_t bytes, uint64_t largest_hole);
-    /* WorkerData with no bytes: a relief was not done. */
-    void (*report_refused)(void *user, uint64_t request, plasmon_status_t status);
+    /* WorkerData: a relief was not done; its bytes are these buffers (starve.c), or none. */
+    void (*report_refused)(void *user, uint64_t request, plasmon_status_t status,
+                           const uint64_t *buffers, size_t count);
     void (*report_condemned)(void *user, const struct worker_condemned *condemned);
 };
 

@@ -544,6 +544,12 @@ void worker_buffers_free_doomed(struct worker_core *core);
 /* starve.c */
 void worker_front_starves(struct worker_core *core,
                           struct worker_launch *launch); /* waits, and is told once */
+/*
+ * window.c: buffers, by their places, that leave a hole for so many bytes when they have gone, as
+ * few bytes as possible; uint64_t, without a device. EDEVMEM: there are none.
+ */
+plasmon_status_t worker_window_find(const struct worker_core *core, uint64_t bytes,
+                                    struct pl_vec *out_buffers) PL_MUST_CHECK;
 plasmon_status_t worker_front_relieve(struct worker_core *core,
                                       const Plasmon__V1__Relief *relief,
                                       struct pl_err *err) PL_MUST_CHECK;

@@ -598,9 +598,11 @@ static void report_data(void *user, uint64_t request, const uint8_t *bytes, uint
     worker_uplink_data(((struct worker_daemon *)user)->uplink, request, bytes, length);
 }
 
-static void report_refused(void *user, uint64_t request, plasmon_status_t status)
+static void report_refused(void *user, uint64_t request, plasmon_status_t status,
+                           const uint64_t *buffers, size_t count)
 {
-    worker_uplink_refused(((struct worker_daemon *)user)->uplink, request, status);
+    worker_uplink_refused(((struct worker_daemon *)user)->uplink, request, status, buffers,
+                          count);
 }
 
 static void report_function(void *user, uint32_t id, plasmon_status_t status,

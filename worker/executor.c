@@ -247,11 +247,12 @@ static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
     executor->reports->starved(executor->reports->user, seq, bytes, largest_hole);
 }
 
-static void op_report_refused(void *user, uint64_t request, plasmon_status_t status)
+static void op_report_refused(void *user, uint64_t request, plasmon_status_t status,
+                              const uint64_t *buffers, size_t count)
 {
     const struct worker_executor *executor = user;
 
-    executor->reports->refused(executor->reports->user, request, status);
+    executor->reports->refused(executor->reports->user, request, status, buffers, count);
 }
 
 static void op_report_condemned(void *user, const struct worker_condemned *condemned)
@@ -293,7 +294,7 @@ static void read_over(void *user, uint64_t request, const uint8_t *bytes, uint64
     if (status == PLASMON_OK) {
         executor->reports->data(executor->reports->user, request, bytes, length);
     } else {
-        executor->reports->refused(executor->reports->user, request, status);
+        executor->reports->refused(executor->reports->user, request, status, NULL, 0);
     }
 }
 

@@ -30,7 +30,8 @@ struct worker_reports {
     void (*starved)(void *user, uint64_t seq, uint64_t bytes, uint64_t largest_hole);
     void (*condemned)(void *user, const struct worker_condemned *condemned);
     void (*data)(void *user, uint64_t request, const uint8_t *bytes, uint64_t length);
-    void (*refused)(void *user, uint64_t request, plasmon_status_t status);
+    void (*refused)(void *user, uint64_t request, plasmon_status_t status,
+                    const uint64_t *buffers, size_t count);
     void (*function)(void *user, uint32_t id, plasmon_status_t status, const char *text);
     void (*pair)(void *user, const struct worker_pair_report *report);
     void (*stuck)(void *user, const char *text); /* any thread: the process must end */

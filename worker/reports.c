@@ -237,11 +237,14 @@ void worker_report_batch_data(struct worker_report_batch *batch, uint64_t reques
 }
 
 void worker_report_batch_refused(struct worker_report_batch *batch, uint64_t request,
-                                 plasmon_status_t status)
+                                 plasmon_status_t status, const uint64_t *buffers,
+                                 size_t buffer_count)
 {
     size_t count = batch->data.count;
 
-    worker_report_batch_data(batch, request, (const uint8_t *)"", 0);
+    worker_report_batch_data(
+        batch, request, buffer_count > 0 ? (const uint8_t *)buffers : (const uint8_t *)"",
+        buffer_count * sizeof(*buffers));
     if (batch->data.count > count) {
         ((struct report_data *)pl_vec_at(&batch->data, count))->status = status;
     }

@@ -35,7 +35,8 @@ void worker_report_batch_condemned(struct worker_report_batch *batch,
 void worker_report_batch_data(struct worker_report_batch *batch, uint64_t request,
                               const uint8_t *bytes, uint64_t length);
 void worker_report_batch_refused(struct worker_report_batch *batch, uint64_t request,
-                                 plasmon_status_t status);
+                                 plasmon_status_t status, const uint64_t *buffers,
+                                 size_t buffer_count);
 void worker_report_batch_pair(struct worker_report_batch *batch,
                               const struct worker_pair_report *report);
 void worker_report_batch_function(struct worker_report_batch *batch, uint32_t id,

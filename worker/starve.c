@@ -146,6 +146,24 @@ static plasmon_status_t relief_check(struct worker_core *core,
     return PLASMON_OK;
 }
 
+/* An order that only asks is told, too, what would make a hole for the front. */
+static void refuse(struct worker_core *core, const Plasmon__V1__Relief *relief,
+                   plasmon_status_t status)
+{
+    struct pl_vec window = PL_VEC_INIT(uint64_t);
+    uint64_t largest;
+
+    if (relief->buffer == 0 && status == PLASMON_EDEVMEM) {
+        (void)bytes_wanted(core->queue.first, &largest);
+        if (worker_window_find(core, largest, &window) != PLASMON_OK) {
+            pl_vec_clear(&window); /* there is none, or no memory to look for it */
+        }
+    }
+    core->config.ops->report_refused(core->config.user, relief->request, status,
+                                     window.items, window.count);
+    pl_vec_finish(&window);
+}
+
 plasmon_status_t worker_front_relieve(struct worker_core *core,
                                       const Plasmon__V1__Relief *relief, struct pl_err *err)
 {
@@ -170,7 +188,7 @@ plasmon_status_t worker_front_relieve(struct worker_core *core,
         }
     }
     if (status != PLASMON_OK) {
-        ops->report_refused(core->config.user, relief->request, status);
+        refuse(core, relief, status);
         return PLASMON_OK;
     }
     /* Behind the copy: when this is read, the bytes are there. */

@@ -237,9 +237,9 @@ void worker_uplink_data(struct worker_uplink *uplink, uint64_t request,
 }
 
 void worker_uplink_refused(struct worker_uplink *uplink, uint64_t request,
-                           plasmon_status_t status)
+                           plasmon_status_t status, const uint64_t *buffers, size_t count)
 {
-    worker_report_batch_refused(&uplink->batch, request, status);
+    worker_report_batch_refused(&uplink->batch, request, status, buffers, count);
 }
 
 void worker_uplink_function(struct worker_uplink *uplink, uint32_t id,

@@ -78,7 +78,7 @@ void worker_uplink_condemned(struct worker_uplink *uplink,
 void worker_uplink_data(struct worker_uplink *uplink, uint64_t request,
                         const uint8_t *bytes, uint64_t length);
 void worker_uplink_refused(struct worker_uplink *uplink, uint64_t request,
-                           plasmon_status_t status);
+                           plasmon_status_t status, const uint64_t *buffers, size_t count);
 void worker_uplink_pair(struct worker_uplink *uplink,
                         const struct worker_pair_report *report);
 void worker_uplink_function(struct worker_uplink *uplink, uint32_t id,

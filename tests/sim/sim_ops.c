@@ -759,14 +759,20 @@ static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
     sim_worker_flush_soon(worker);
 }
 
-static void op_report_refused(void *user, uint64_t request, plasmon_status_t status)
+static void op_report_refused(void *user, uint64_t request, plasmon_status_t status,
+                              const uint64_t *buffers, size_t count)
 {
     struct sim_worker *worker  = user;
     struct sim_read_back *back = pl_vec_push(&worker->data);
 
     PL_CHECK(back != NULL);
-    *back = (struct sim_read_back){
-        .request = request, .status = status, .data = sim_alloc(1), .length = 0};
+    *back = (struct sim_read_back){.request = request,
+                                   .status  = status,
+                                   .data    = sim_alloc(count * sizeof(*buffers) + 1),
+                                   .length  = count * sizeof(*buffers)};
+    if (count > 0) {
+        memcpy(back->data, buffers, back->length);
+    }
     sim_worker_flush_soon(worker);
 }
 

@@ -1112,8 +1112,8 @@ static void starved(uint64_t seq, uint64_t bytes)
     head_core_check(core);
 }
 
-/* The worker's answer to its order. */
-static void relieved(plasmon_status_t status)
+/* The worker's answer to its order; with these, where it was asked what lies side by side. */
+static void answered(plasmon_status_t status, const uint64_t *buffers, size_t count)
 {
     Plasmon__V1__WorkerFrame frame  = PLASMON__V1__WORKER_FRAME__INIT;
     Plasmon__V1__WorkerData data    = PLASMON__V1__WORKER_DATA__INIT;
@@ -1121,13 +1121,20 @@ static void relieved(plasmon_status_t status)
     struct pl_err err               = {0};
 
     ASSERT_TRUE(device->relief.request != 0);
-    data.request = device->relief.request;
-    data.status  = status;
-    frame.data   = list;
-    frame.n_data = 1;
+    data.request    = device->relief.request;
+    data.status     = status;
+    data.bytes.data = (uint8_t *)(uintptr_t)buffers;
+    data.bytes.len  = count * sizeof(*buffers);
+    frame.data      = list;
+    frame.n_data    = 1;
     ASSERT_OK(head_core_worker_frame(core, 0, &frame, &err));
     head_core_flush(core);
     head_core_check(core);
+}
+
+static void relieved(plasmon_status_t status)
+{
+    answered(status, NULL, 0);
 }
 
 static const uint64_t oldest_value = 101;
@@ -1170,6 +1177,80 @@ TEST(what_nobody_uses_goes_for_a_launch_that_finds_no_memory)
     ASSERT_EQ(spill->restores, 1);
     settle();
     ASSERT_NOT_NULL(buffer_of(oldest_value));
+    end();
+}
+
+/* As its worker names them: whose device it is the head knows. */
+static uint64_t place_of(uint64_t ref)
+{
+    uint64_t id = buffer_of(ref)->id;
+
+    return wire_buffer(0, wire_buffer_slot(id), wire_buffer_generation(id));
+}
+
+/* Eight values of which the last is in use; one that wants more than any of them. */
+static void starve_of_more(void)
+{
+    static const uint64_t last = 108;
+
+    begin(0, false);
+    make(1, 8);
+    settle();
+    call(20, &last, 1, PLASMON__V1__MODE__MODE_IN);
+    starved(device->seq_last, 2 * VALUE);
+    ASSERT_TRUE(device->relief.request != 0 && device->relief.buffer == NULL); /* asked */
+}
+
+static void slab_made_for(uint64_t ref)
+{
+    slab_made();
+    ASSERT_TRUE(device->relief.buffer != NULL && device->relief.buffer == buffer_of(ref));
+}
+
+TEST(what_lies_side_by_side_goes_where_no_value_is_enough)
+{
+    uint64_t row[2];
+
+    starve_of_more();
+    row[0] = place_of(105);
+    row[1] = place_of(104);
+    answered(PLASMON_EDEVMEM, row, 2);
+    slab_made_for(105);
+    relieved(PLASMON_OK);
+    ASSERT_TRUE(device->relief.buffer == buffer_of(104));
+    relieved(PLASMON_OK);
+    ASSERT_TRUE(device->relief.buffer == buffer_of(oldest_value)); /* it was not enough */
+    relieved(PLASMON_EAGAIN);
+    ASSERT_NOT_NULL(buffer_of(oldest_value));
+    ASSERT_NULL(buffer_of(104));
+    ASSERT_NULL(buffer_of(105));
+    settle();
+    end();
+}
+
+TEST(where_one_of_these_stays_none_goes_for_it)
+{
+    uint64_t row[2];
+
+    starve_of_more();
+    row[0] = place_of(105);
+    row[1] = place_of(108);
+    answered(PLASMON_EDEVMEM, row, 2);
+    slab_made_for(oldest_value);
+    relieved(PLASMON_EAGAIN);
+    settle();
+    end();
+}
+
+TEST(a_worker_that_knows_of_nothing_side_by_side_is_asked_once)
+{
+    starve_of_more();
+    relieved(PLASMON_EDEVMEM);
+    slab_made_for(oldest_value);
+    relieved(PLASMON_OK);
+    ASSERT_TRUE(device->relief.buffer == buffer_of(102));
+    relieved(PLASMON_EAGAIN);
+    settle();
     end();
 }
 

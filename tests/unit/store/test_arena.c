@@ -572,6 +572,114 @@ TEST(the_one_hole_that_does_is_found_behind_many_that_are_too_small)
  * The bar is a tenth of what is wanted (5 M/s), so that a busy machine or a sanitizer does not fail
  * it; the figure is printed.
  */
+/* ------------------------------------------------------------------------------ windows */
+
+static uint16_t owner[MODEL_UNITS]; /* live + 1 */
+
+static void owners_set(void)
+{
+    memset(owner, 0, sizeof(owner));
+    for (uint32_t i = 0; i < model.live_count; i++) {
+        uint64_t end = model.live[i].offset + store_arena_rounded(model.live[i].bytes);
+
+        for (uint64_t unit = model.live[i].offset / UNIT; unit < end / UNIT; unit++) {
+            owner[unit] = (uint16_t)(i + 1);
+        }
+    }
+}
+
+/* A ninth of them stays, or none does. */
+static bool may_go(void *user, uint64_t offset)
+{
+    return (offset / UNIT * 2654435761u >> 7) % 9 != *(const uint32_t *)user;
+}
+
+/* What lies at these units has to go; UINT64_MAX: that cannot be. */
+static uint64_t cost_at(uint64_t first, uint64_t units, uint32_t stays)
+{
+    uint64_t cost = 0;
+
+    for (uint64_t at = first; at < first + units; at++) {
+        const struct live *live = owner[at] != 0 ? &model.live[owner[at] - 1] : NULL;
+
+        if (at >= MODEL_UNITS || model.cell[at] == CELL_NONE ||
+            model.pool[at] != model.pool[first] ||
+            (live != NULL && !may_go(&stays, live->offset))) {
+            return UINT64_MAX;
+        }
+        if (live != NULL && (at == first || owner[at - 1] != owner[at])) {
+            cost += store_arena_rounded(live->bytes);
+        }
+    }
+    return cost;
+}
+
+static uint64_t cheapest(uint64_t bytes, uint32_t stays)
+{
+    uint64_t need = store_arena_rounded(bytes);
+    uint64_t best = UINT64_MAX;
+
+    for (uint64_t unit = 0; unit + need / UNIT <= MODEL_UNITS; unit++) {
+        /* where a block or a hole begins, or behind it */
+        bool begins = unit == 0 || owner[unit] != owner[unit - 1] ||
+                      model.cell[unit] != model.cell[unit - 1] ||
+                      model.pool[unit] != model.pool[unit - 1];
+
+        if (unit * UNIT % align_of(need) == 0 && (begins || align_of(need) > UNIT)) {
+            best = pl_min_u64(best, cost_at(unit, need / UNIT, stays));
+        }
+    }
+    return best;
+}
+
+TEST(a_window_is_the_least_that_has_to_go)
+{
+    static const uint64_t wanted[] = {64 << 10, 3 * MIB + 5000, 9 * MIB, 16 * MIB};
+    uint64_t state                 = test_seed();
+    uint32_t found                 = 0;
+
+    test_set_timeout(120);
+    for (uint32_t round = 0; round < 24; round++) {
+        uint64_t bytes            = wanted[round % PL_COUNT(wanted)];
+        uint32_t stays            = round % 4 == 3 ? 9 : round % 4;
+        struct store_arena *arena = arena_with_chunks();
+        struct pl_vec offsets     = PL_VEC_INIT(uint64_t);
+        uint64_t cost             = 0, least, offset;
+        plasmon_status_t status;
+
+        random_history(arena, &state, 1500);
+        owners_set();
+        least  = cheapest(bytes, stays);
+        status = store_arena_window(arena, bytes, UINT32_MAX, may_go, &stays, &offsets);
+        ASSERT_STATUS(status, least == UINT64_MAX ? PLASMON_EDEVMEM : PLASMON_OK);
+        for (size_t i = 0; i < offsets.count; i++) {
+            uint64_t at = *(uint64_t *)pl_vec_at(&offsets, i);
+
+            ASSERT_TRUE(owner[at / UNIT] != 0 && may_go(&stays, at));
+            cost += store_arena_rounded(model.live[owner[at / UNIT] - 1].bytes);
+            store_arena_free(arena, at);
+        }
+        if (status == PLASMON_OK) {
+            found += cost > 0;
+            ASSERT_EQ(cost, least);
+            ASSERT_TRUE(store_arena_alloc(arena, 0, bytes, &offset) == PLASMON_OK ||
+                        store_arena_alloc(arena, 1, bytes, &offset) == PLASMON_OK);
+        }
+        if (offsets.count > 1) { /* with fewer blocks: another one, or none */
+            uint32_t most      = (uint32_t)offsets.count - 1;
+            struct pl_vec less = PL_VEC_INIT(uint64_t);
+
+            status = store_arena_window(arena, 20 * MIB, most, may_go, &stays, &less);
+            ASSERT_TRUE(status == PLASMON_OK || status == PLASMON_EDEVMEM);
+            ASSERT_TRUE(less.count <= most);
+            pl_vec_finish(&less);
+        }
+        pl_vec_finish(&offsets);
+        store_arena_destroy(arena);
+    }
+    ASSERT_TRUE(found > 3);
+}
+
 TEST(alloc_and_free_take_well_under_two_microseconds)
 {
     enum { LIVE = 4096, PAIRS = 1000000 };

@@ -569,12 +569,16 @@ static void op_report_starved(void *user, uint64_t seq, uint64_t bytes,
                   (unsigned long long)seq);
 }
 
-static void op_report_refused(void *user, uint64_t request, plasmon_status_t status)
+static void op_report_refused(void *user, uint64_t request, plasmon_status_t status,
+                              const uint64_t *buffers, size_t count)
 {
     struct fake *fake = user;
 
     pl_str_append(&fake->reports, "%srefused:%llu:%s", fake->reports.length == 0 ? "" : " ",
                   (unsigned long long)request, pl_status_name(status));
+    for (size_t i = 0; i < count; i++) {
+        pl_str_append(&fake->reports, ":%u", wire_buffer_slot(buffers[i]));
+    }
 }
 
 static plasmon_status_t op_pair_open(void *user, const struct worker_pair_key *key,

@@ -602,7 +602,7 @@ TEST(nothing_is_copied_for_a_front_that_needs_nothing)
     relieve(fake, 4, 2, 0); /* not at the front */
     ASSERT_STR(fake_reports(fake), "refused:7:EAGAIN");
     relieve(fake, 3, 0, 0); /* only asked */
-    ASSERT_STR(fake_reports(fake), "refused:7:EDEVMEM");
+    ASSERT_STR(fake_reports(fake), "refused:7:EDEVMEM:1");
     relieve(fake, 3, 5, 0);
     ASSERT_STR(fake_reports(fake), "refused:7:ELOST");
     fake->host_locking = true;
@@ -618,6 +618,31 @@ TEST(nothing_is_copied_for_a_front_that_needs_nothing)
     relieve(fake, 3, 2, 0); /* it has its memory */
     ASSERT_STR(fake_reports(fake), "refused:7:EAGAIN");
     ASSERT_NULL(strstr(fake_calls(fake), "get_host"));
+    fake_destroy(fake);
+}
+
+/* Eight eighths of the memory, of which 3 and 5 are free, and one that wants three. */
+TEST(who_asks_is_told_what_lies_side_by_side)
+{
+    struct fake *fake = fake_create();
+    struct fake_launch launch;
+
+    fake->grow_bytes = FAKE_CHUNK;
+    for (uint32_t i = 1; i <= 8; i++) {
+        fake_fill(fake, i, i, FAKE_CHUNK / 32);
+        fake_finish(fake, 0, i);
+    }
+    fake_free(fake, 3);
+    fake_free(fake, 5);
+    fake_fill(fake, 9, 9, FAKE_CHUNK * 3 / 32);
+    ASSERT_CONTAINS(fake_reports(fake), "starved:9");
+    relieve(fake, 9, 0, 0);
+    ASSERT_STR(fake_reports(fake), "refused:7:EDEVMEM:4"); /* rather than two others */
+    fake_launch_init(&launch, 10, PLASMON__V1__LAUNCH_KIND__LAUNCH_SKIP);
+    fake_launch_operand(&launch, KERNEL_IN, 4, FAKE_CHUNK / 32);
+    ASSERT_OK(fake_send(fake, &launch)); /* behind it, and names one of these */
+    relieve(fake, 9, 0, 0);
+    ASSERT_STR(fake_reports(fake), "refused:7:EDEVMEM:1:2");
     fake_destroy(fake);
 }
 

@@ -104,8 +104,11 @@ static void on_data(void *user, uint64_t request, const uint8_t *bytes, uint64_t
     worker->data_bytes = length;
 }
 
-static void on_refused(void *user, uint64_t request, plasmon_status_t status)
+static void on_refused(void *user, uint64_t request, plasmon_status_t status,
+                       const uint64_t *buffers, size_t count)
 {
+    (void)buffers;
+    (void)count;
     (void)user;
     (void)request;
     ASSERT_OK(status); /* nobody orders such here */

@@ -68,7 +68,7 @@ TEST(what_was_refused_has_a_status_and_no_bytes)
     struct out out;
 
     worker_report_batch_init(&batch);
-    worker_report_batch_refused(&batch, 9, PLASMON_EAGAIN);
+    worker_report_batch_refused(&batch, 9, PLASMON_EAGAIN, NULL, 0);
     fill(&batch, &out);
     ASSERT_EQ(out.frame.n_data, 1);
     ASSERT_EQ(out.frame.data[0]->request, 9);

@@ -1,0 +1,73 @@
+/*
+ * Which buffers lie side by side so that, when they have gone, there is one hole for what the front
+ * wants? The head knows who uses a buffer, and not where it lies. It asks when no single buffer is
+ * enough (head/relief.c), and takes from the answer what nobody uses; so here only those are left
+ * out that somebody in the queue names, but for a spill, and what is not sealed.
+ */
+#include "worker/core_int.h"
+
+/* Of so many buffers: the head looks for each of them among all that it has. */
+#define WINDOW_MAX 64u
+
+static bool may_go(void *user, uint64_t offset)
+{
+    return pl_map_get(user, offset + 1) != NULL;
+}
+
+static void leave_out(const struct worker_core *core, struct pl_map *movable,
+                      const struct worker_launch *launch)
+{
+    for (uint32_t i = 0; i < launch->operand_count; i++) {
+        const struct worker_operand *operand = &launch->operands[i];
+        const struct store_entry *entry      = worker_buffer_find(
+                 core, core->config.host_device, operand->slot, operand->generation);
+
+        if (entry != NULL) {
+            (void)pl_map_remove(movable, entry->offset + 1);
+        }
+    }
+}
+
+/* Offset + 1 -> slot + 1, as a pointer. */
+static plasmon_status_t movable_find(const struct worker_core *core, struct pl_map *movable)
+{
+    uint32_t end            = worker_slot_end(core);
+    plasmon_status_t status = PLASMON_OK;
+
+    for (uint32_t slot = 0; slot < end && status == PLASMON_OK; slot++) {
+        const struct store_entry *entry = &core->table->entries[slot];
+
+        if (worker_entry_state(entry) == STORE_SEALED) {
+            status = pl_map_set(movable, entry->offset + 1, (void *)((uintptr_t)slot + 1));
+        }
+    }
+    for (const struct worker_launch *launch = core->queue.first; launch != NULL;
+         launch                             = launch->next) {
+        if (launch->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST) {
+            leave_out(core, movable, launch);
+        }
+    }
+    return status;
+}
+
+plasmon_status_t worker_window_find(const struct worker_core *core, uint64_t bytes,
+                                    struct pl_vec *out_buffers)
+{
+    struct pl_map movable;
+    plasmon_status_t status;
+
+    pl_map_init(&movable);
+    status = movable_find(core, &movable);
+    if (status == PLASMON_OK) {
+        status = store_arena_window(core->arena, bytes, WINDOW_MAX, may_go, &movable,
+                                    out_buffers);
+    }
+    for (size_t i = 0; i < out_buffers->count; i++) {
+        uint64_t *place = pl_vec_at(out_buffers, i);
+        uint32_t slot   = (uint32_t)((uintptr_t)pl_map_get(&movable, *place + 1) - 1);
+
+        *place = wire_buffer(0, slot, core->table->entries[slot].generation);
+    }
+    pl_map_finish(&movable);
+    return status;
+}
