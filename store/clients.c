@@ -606,7 +606,15 @@ plasmon_status_t clients_listen(struct store_daemon *daemon, struct pl_err *err)
 void clients_finish(struct store_daemon *daemon)
 {
     while (!pl_list_empty(&daemon->clients)) {
-        client_drop(daemon, pl_list_first(&daemon->clients, struct store_client, list));
+        struct store_client *client =
+            pl_list_first(&daemon->clients, struct store_client, list);
+
+        /*
+         * Its page stays as it is: it lives, may have something mapped, and lets go of that when it
+         * likes. There is no worker any more that would free it.
+         */
+        client->greeted = false;
+        client_drop(daemon, client);
     }
     if (daemon->listen_fd >= 0) {
         daemon_unwatch(daemon, &daemon->listener);

@@ -388,6 +388,37 @@ TEST(a_program_goes_over_to_the_memory_of_another_store)
     ASSERT_EQ(started_wait(store), 0);
 }
 
+/* A store that is ended leaves what programs have mapped, and their pins, as they are. */
+TEST(a_mapping_is_let_go_of_when_its_store_was_ended)
+{
+    struct plasmon_ref *put, *made;
+    struct plasmon_mapping *before, *mapping;
+    struct plasmon_client *client;
+    pid_t store;
+
+    test_expect_log();
+    head_start();
+    store  = store_start("60000");
+    client = join_counting();
+    put    = cluster_put(client, COUNT, 5, 1);
+    CLUSTER_OK(plasmon_map(client, put, CLUSTER_WAIT_MS, &before));
+    ASSERT_EQ(kill(store, SIGTERM), 0);
+    ASSERT_EQ(started_wait(store), 0);
+    expect_mapped(before, COUNT, 5, 1);
+    store = store_start("60000");
+    (void)started_wait_log("head.log", NULL, " left the cluster: ");
+    started_wait_devices(client, DEVICES);
+    made    = cluster_fill(client, COUNT, 4, PLASMON_ANYWHERE);
+    mapping = map_at_last(client, made);
+    expect_mapped(before, COUNT, 5, 1);
+    plasmon_unmap(before);
+    expect_mapped(mapping, COUNT, 4, 0);
+    plasmon_unmap(mapping);
+    plasmon_finish(client);
+    ASSERT_EQ(kill(store, SIGTERM), 0);
+    ASSERT_EQ(started_wait(store), 0);
+}
+
 struct allocation {
     struct plasmon_client *client;
     void *data;
