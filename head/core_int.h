@@ -199,6 +199,16 @@ void head_drains_finish(struct head_core *core);
 enum { HEAD_DRAIN_LOOK_MS = 100 };
 /* Is all of the box settled on devices that stay? */
 bool head_drain_elsewhere(const struct head_tile *tile, const struct pl_box *box);
+/*
+ * What a client of a node that is drained puts from its host memory, which devices of that node
+ * alone can read: where it goes on to. NULL: *out_failure, nothing is to be put there.
+ */
+struct head_device *head_drain_onward(struct head_core *core,
+                                      const struct head_device *from, uint64_t bytes,
+                                      struct head_failure **out_failure);
+/* It was put: it goes on to `to`, behind the launch that puts it. */
+void head_drain_go_on(struct head_core *core, struct head_array *array,
+                      struct head_device *to);
 
 /* ---- drain_left.c */
 void head_drain_left_find(struct head_core *core, struct head_drain *drain);

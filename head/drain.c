@@ -389,6 +389,54 @@ static void candidates_move(struct look *look)
     }
 }
 
+struct head_device *head_drain_onward(struct head_core *core,
+                                      const struct head_device *from, uint64_t bytes,
+                                      struct head_failure **out_failure)
+{
+    struct look look = {.core = core};
+    size_t size      = core->devices.count * sizeof(*look.obtainable);
+    enum head_drain_why why;
+    struct head_device *to;
+    char text[32];
+
+    look.obtainable = head_alloc(size);
+    memset(look.obtainable, 0xff, size);
+    head_spill_plan_begin(core);
+    to = target(&look, from, head_spill_rounded(bytes), &why);
+    pl_free(look.obtainable);
+    if (to == NULL) {
+        *out_failure = head_failure_create(
+            why == HEAD_DRAIN_NO_ROOM ? PLASMON_EDEVMEM : PLASMON_EWORKER, 0, 0,
+            "node %s, whose host memory it is in, is being drained, and no other node %s "
+            "the %s: start a store with `plasmon start --address`, release refs, or "
+            "`plasmon drain %s --undo`",
+            from->node,
+            why == HEAD_DRAIN_NO_ROOM ? "has room for" : "can be reached to take",
+            pl_format_bytes(bytes, text), from->node);
+    }
+    return to;
+}
+
+void head_drain_go_on(struct head_core *core, struct head_array *array,
+                      struct head_device *to)
+{
+    struct head_failure *failure = NULL;
+    uint64_t bytes =
+        (uint64_t)pl_box_elements(&array->extent) * pl_dtype_bytes(array->shape.dtype);
+    struct head_buffer *copy = NULL;
+
+    head_spill_plan_begin(core);
+    head_spill_keep(core, array, &array->extent);
+    if (head_spill_obtain(core, to, head_spill_rounded(bytes))) {
+        copy = head_move_read(core, array, &array->extent, to, false, &failure);
+    }
+    if (copy != NULL) {
+        head_buffer_replica_set(copy, false);
+        head_buffer_release(core, copy);
+    }
+    head_failure_release(failure); /* the next look tries again */
+}
+
 /* What no array shows until it is folded: by one that is made for the move. */
 static void partial_look(struct look *look, struct head_array *array,
                          const struct head_partial *partial)

@@ -12,6 +12,9 @@
  * A get has all that it reads in one buffer, side by side, so that it is one copy. What does not
  * lie so is copied together on the device first; what lies on other hosts is brought to one of the
  * client's.
+ *
+ * A node that is drained still does both, for nobody else reaches that memory: what is put goes on
+ * to a node that stays at once, and what is got leaves nothing behind but a replica.
  */
 #include "head/core_int.h"
 
@@ -48,6 +51,26 @@ static struct head_launch launch_of(struct head_core *core, struct head_client *
     };
 }
 
+/* On a node that is drained it must not stay: *out_to. If there is no such place the put has failed. */
+static plasmon_status_t admit_drained(struct head_core *core,
+                                      const struct head_device *device,
+                                      struct head_tile *tile, const struct pl_shape *shape,
+                                      struct head_device **out_to, struct pl_err *err)
+{
+    struct head_failure *failure = NULL;
+
+    if (!device->draining) {
+        return PLASMON_OK;
+    }
+    *out_to = head_drain_onward(core, device, pl_shape_bytes(shape), &failure);
+    if (*out_to != NULL) {
+        return PLASMON_OK;
+    }
+    tile->failure = failure; /* the ref exists, failed */
+    head_tile_empty(core, tile);
+    return pl_err_set(err, failure->status, "%s", failure->text);
+}
+
 plasmon_status_t head_host_put(struct head_core *core, struct head_client *client,
                                const Plasmon__V1__Task *task, struct pl_err *err)
 {
@@ -56,6 +79,7 @@ plasmon_status_t head_host_put(struct head_core *core, struct head_client *clien
     struct head_array *array;
     struct head_operand operand;
     struct head_launch launch;
+    struct head_device *to  = NULL;
     struct head_put put     = {.ref       = task->args[0]->ref,
                                .place     = task->place,
                                .host      = client->host,
@@ -66,9 +90,15 @@ plasmon_status_t head_host_put(struct head_core *core, struct head_client *clien
     if (status == PLASMON_OK) {
         status = head_put_array(core, client, &put, &buffer, &tile, &array, err);
     }
-    if (status == PLASMON_OK) {
-        status = head_put_admit_second(core, array, tile, task->put_replica, err);
+    if (status != PLASMON_OK) {
+        return status;
     }
+    status = admit_drained(core, buffer->device, tile, &put.shape, &to, err);
+    if (status != PLASMON_OK) {
+        head_tile_release(core, tile);
+        return status;
+    }
+    status = head_put_admit_second(core, array, tile, task->put_replica, err);
     if (status != PLASMON_OK) {
         return status;
     }
@@ -80,6 +110,9 @@ plasmon_status_t head_host_put(struct head_core *core, struct head_client *clien
     launch.operand_count = 1;
     head_task_makes(core, head_task_start(core, &launch), tile);
     head_tile_release(core, tile);
+    if (to != NULL) {
+        head_drain_go_on(core, array, to);
+    }
     head_second_want(core, array);
     return PLASMON_OK;
 }
@@ -101,7 +134,8 @@ static struct head_device *device_for(struct head_core *core,
                              .box   = *box,
                              .bytes = (uint64_t)pl_box_elements(box) *
                                       pl_dtype_bytes(array->shape.dtype),
-                             .host = client->host};
+                             .host        = client->host,
+                             .drained_too = true};
 
     for (uint32_t i = 0; i < core->devices.count; i++) {
         struct head_device *device = head_device_at(core, i);

@@ -249,7 +249,8 @@ static bool one_host(const struct head_core *core)
 /* May the task run there at all? */
 static bool feasible(const struct placing *placing, const struct head_device *device)
 {
-    if (device->gone || !device->joined || device->draining ||
+    if (device->gone || !device->joined ||
+        (device->draining && (placing->count == 0 || !placing->wants[0].drained_too)) ||
         (placing->function != NULL && !head_function_runs_on(placing->function, device))) {
         return false;
     }

@@ -30,9 +30,11 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
                                 struct head_tile **out_tile, struct head_array **out_array,
                                 struct pl_err *err)
 {
-    struct pl_box box     = pl_box_of_shape(&put->shape);
-    struct head_want want = {
-        .host = put->host, .box = box, .bytes = pl_shape_bytes(&put->shape)};
+    struct pl_box box            = pl_box_of_shape(&put->shape);
+    struct head_want want        = {.host        = put->host,
+                                    .drained_too = put->host != NULL,
+                                    .box         = box,
+                                    .bytes       = pl_shape_bytes(&put->shape)};
     struct head_failure *failure = NULL;
     struct head_array *array;
     struct head_tile *tile;

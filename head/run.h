@@ -115,6 +115,7 @@ struct head_want {
     struct pl_box box;
     uint64_t bytes;
     const char *host; /* only on devices of this host; NULL: anywhere */
+    bool drained_too; /* .. drained ones, too: nobody else reaches memory of that host */
     /* to be written: of the array of which it is a part; NULL: of none */
     const struct pl_shape *part_of;
 };

@@ -86,7 +86,7 @@ static const struct head_ops ops = {.client_frame   = client_frame,
                                     .session_ended  = core_drop_end,
                                     .random64       = core_count_up};
 
-static void join(const char *host, uint32_t host_device)
+static void join(const char *host, uint32_t host_device, bool reach)
 {
     Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
     struct pl_err err              = {0};
@@ -100,11 +100,12 @@ static void join(const char *host, uint32_t host_device)
     hello.bytes_total  = 1 << 30;
     hello.incarnation  = 1;
     hello.peer_capable = true;
+    hello.bulk_address = (char *)(uintptr_t)(reach ? host : "");
     ASSERT_OK(head_core_worker_up(head.core, &hello, &device, &err));
 }
 
 /* Device 0 is on host a, 1 and 2 on host b; the client is on `host`. */
-static void begin(const char *host, uint32_t window)
+static void begin_so(const char *host, uint32_t window, bool reach)
 {
     struct head_config config = {.ops = &ops, .retries = 1, .epoch = 1, .window = window};
     Plasmon__V1__Hello client = PLASMON__V1__HELLO__INIT;
@@ -116,13 +117,24 @@ static void begin(const char *host, uint32_t window)
     pl_str_init(&head.told);
     ASSERT_OK(head_core_create(&config, &head.core));
     head_core_tick(head.core, 1);
-    join("a", 0);
-    join("b", 0);
-    join("b", 1);
+    join("a", 0, reach);
+    join("b", 0, reach);
+    join("b", 1, reach);
     client.protocol_min = client.protocol_max = WIRE_PROTOCOL;
     client.host                               = (char *)(uintptr_t)host;
     ASSERT_OK(head_core_client_open(head.core, &client, &head.session, &err));
     head_core_flush(head.core);
+}
+
+static void begin(const char *host, uint32_t window)
+{
+    begin_so(host, window, false);
+}
+
+/* .. and a and b send each other bytes. */
+static void begin_within_reach(const char *host)
+{
+    begin_so(host, 64, true);
 }
 
 static void end(void)
@@ -239,6 +251,54 @@ TEST(copies_go_to_devices_of_the_clients_host)
     submit(2, GET, 101, NULL, 0);
     ASSERT_STR(take(&head.told), "2:EDEPENDENCY ");
     ASSERT_STR(take(&head.sent), "");
+    end();
+}
+
+static void drain(const char *node, bool undo)
+{
+    struct pl_err err = {0};
+
+    ASSERT_OK(undo ? head_core_drain_undo(head.core, node, &err)
+                   : head_core_drain(head.core, node, 10000, &err));
+}
+
+TEST(a_host_that_is_drained_still_copies_from_and_to_its_memory_and_keeps_nothing)
+{
+    struct head_drain_report drained;
+    struct pl_err err = {0};
+
+    test_expect_log();
+    begin_within_reach("a");
+    drain("a", false);
+    submit(1, PUT, 101, NULL, 0); /* its move goes to b in the same breath */
+    ASSERT_STR(take(&head.sent), "0:1:put@64 0:2:move 1:1:move ");
+    ASSERT_OK(head_core_drain_report(head.core, "a", &drained, &err));
+    submit(2, PUT, 102, NULL,
+           1); /* who names the device still hears that it takes nothing */
+    ASSERT_STR(take(&head.told), "2:EWORKER ");
+    report(0, 1, PLASMON_OK);
+    report(0, 2, PLASMON_OK);
+    report(1, 1, PLASMON_OK);
+    ASSERT_STR(take(&head.told), "1:ok ");
+    head_core_tick(head.core, 200);
+    ASSERT_OK(head_core_drain_report(head.core, "a", &drained, &err));
+    ASSERT_TRUE(drained.done);
+    ASSERT_EQ(drained.objects_safe, 1);
+
+    /* What lies on b comes to a device of a on its way to the client. */
+    submit(3, PLASMON__V1__TASK_KIND__TASK_RUN, 101, NULL, 0);
+    ASSERT_STR(take(&head.sent), "1:2:run ");
+    submit(4, GET, 101, NULL, 0);
+    ASSERT_STR(take(&head.sent), "0:3:move 0:4:get@256 1:3:move ");
+
+    drain("b", false); /* nobody is left to keep anything */
+    submit(5, PUT, 103, NULL, 0);
+    ASSERT_STR(take(&head.told), "5:EWORKER ");
+    ASSERT_STR(take(&head.sent), "");
+    drain("b", true);
+    drain("a", true);
+    submit(6, PUT, 104, NULL, 0);
+    ASSERT_STR(take(&head.sent), "0:5:put@384 ");
     end();
 }
 
