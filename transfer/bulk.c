@@ -227,6 +227,17 @@ plasmon_status_t transfer_bulk_gone(struct transfer_bulk *bulk, uint32_t peer)
     return PLASMON_OK;
 }
 
+void transfer_bulk_rest(struct transfer_bulk *bulk)
+{
+    size_t i = 0;
+    uint64_t key;
+    void *out;
+
+    while (pl_map_next(&bulk->outs, &i, &key, &out)) {
+        bulk_out_rest(out);
+    }
+}
+
 static plasmon_status_t fill_add(struct pl_vec *fills, uint64_t first, uint64_t count)
 {
     struct bulk_fill *fill = pl_vec_push(fills);
@@ -412,7 +423,7 @@ bool transfer_bulk_next_stats(struct transfer_bulk *bulk, size_t *io_index,
     while (pl_map_next(&bulk->outs, io_index, &key, &value)) {
         struct bulk_out *to = value;
 
-        if (to->slab == NULL) {
+        if (!to->sent_to) {
             continue; /* known, and never sent to */
         }
         *out_peer = to->peer;

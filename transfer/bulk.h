@@ -106,6 +106,11 @@ transfer_bulk_peer(struct transfer_bulk *bulk, uint32_t peer,
 plasmon_status_t transfer_bulk_gone(struct transfer_bulk *bulk,
                                     uint32_t peer) PL_MUST_CHECK;
 /*
+ * Nothing is on our device, so what was made to send to devices that are gone - a thread, 64 MiB of
+ * pinned memory - can go, too.
+ */
+void transfer_bulk_rest(struct transfer_bulk *bulk);
+/*
  * A transfer with `peer`, which lives, has failed, because the two cannot reach each other: chunks
  * first .. first + count - 1 of the receiver's ring do not come. Told to both sides, in any order,
  * before or after their halves are enqueued. receives: ours is the ring. Bytes of them that come

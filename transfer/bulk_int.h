@@ -42,11 +42,15 @@ struct bulk_words {
 struct bulk_out {
     struct transfer_bulk *bulk;
     uint32_t peer;
-    uint8_t *slab; /* NULL: not started */
+    uint8_t *slab; /* NULL: not started, or let go of since it is gone */
+    bool sent_to;  /* it was started once */
     struct bulk_words *words;
     uint64_t own_next; /* worker's lock */
     pthread_t thread;
-    int wake_fd; /* eventfd */
+    int wake_fd;     /* eventfd */
+    atomic_bool end; /* the thread's */
+    atomic_bool
+        drained; /* it has seen that the peer is gone, and calls nothing that takes long */
 
     struct pl_mutex lock; /* rank PL_RANK_LEAF */
     struct transfer_bulk_endpoint endpoint;
@@ -157,6 +161,8 @@ plasmon_status_t bulk_out_create(struct transfer_bulk *bulk, uint32_t peer,
                                  struct bulk_out **out_out);
 plasmon_status_t bulk_out_start(struct bulk_out *out);
 void bulk_out_destroy(struct bulk_out *out);
+/* If the peer is gone: let go of what bulk_out_start() made. Nothing is on our device. */
+void bulk_out_rest(struct bulk_out *out);
 /*
  * What is to be sent, over one connection (taken) that has said hello, until it ends: how it did.
  * Without a thread of its own (the fuzzer).

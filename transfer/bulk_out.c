@@ -621,7 +621,7 @@ static void drain_step(struct sender *sender, uint32_t *io_looks)
 
 static bool stopped(struct bulk_out *out)
 {
-    return atomic_load(&out->bulk->stop);
+    return atomic_load(&out->bulk->stop) || atomic_load(&out->end);
 }
 
 plasmon_status_t bulk_out_serve(struct bulk_out *out, const struct bulk_link *link)
@@ -648,6 +648,7 @@ static void *out_run(void *user)
     bulk_tls_thread();
     while (!stopped(out)) {
         if (news_taken(&sender)) {
+            atomic_store(&out->drained, true);
             drain_step(&sender, &looks);
         } else if (!given_up_step(&sender, &looks)) {
             send_step(&sender, &looks);
@@ -668,9 +669,11 @@ plasmon_status_t bulk_out_create(struct transfer_bulk *bulk, uint32_t peer,
     if (out == NULL) {
         return PLASMON_ENOMEM;
     }
-    out->bulk     = bulk;
-    out->peer     = peer;
-    out->wake_fd  = -1;
+    out->bulk    = bulk;
+    out->peer    = peer;
+    out->wake_fd = -1;
+    atomic_init(&out->end, false);
+    atomic_init(&out->drained, false);
     out->items    = PL_VEC_INIT(struct bulk_item);
     out->given_up = PL_VEC_INIT(struct bulk_fill);
     status        = pl_mutex_init(&out->lock, PL_RANK_LEAF);
@@ -702,8 +705,9 @@ plasmon_status_t bulk_out_start(struct bulk_out *out)
         status = pl_status_from_errno(errno);
         goto err_unregister;
     }
-    out->slab  = slab;
-    out->words = (struct bulk_words *)(void *)(slab + SLAB_BYTES);
+    out->slab    = slab;
+    out->sent_to = true;
+    out->words   = (struct bulk_words *)(void *)(slab + SLAB_BYTES);
     if (pthread_create(&out->thread, NULL, out_run, out) != 0) {
         status = PLASMON_EAGAIN;
         goto err_close;
@@ -720,13 +724,37 @@ err_unmap:
     return status;
 }
 
+static void out_stop(struct bulk_out *out)
+{
+    atomic_store(&out->end, true);
+    pl_fd_raise(out->wake_fd);
+    (void)pthread_join(out->thread, NULL);
+    pl_fd_close(&out->wake_fd);
+    device_host_unregister(out->bulk->config.device, out->slab);
+    (void)munmap(out->slab, SLAB_BYTES + WORDS_BYTES);
+    out->slab     = NULL;
+    out->words    = NULL;
+    out->own_next = 0; /* as the words of the next ones */
+    atomic_store(&out->end, false);
+    atomic_store(&out->drained, false);
+}
+
+void bulk_out_rest(struct bulk_out *out)
+{
+    bool over;
+
+    pl_mutex_lock(&out->lock);
+    over = out->gone && out->items_first == out->items.count;
+    pl_mutex_unlock(&out->lock);
+    if (over && out->slab != NULL && atomic_load(&out->drained)) {
+        out_stop(out);
+    }
+}
+
 void bulk_out_destroy(struct bulk_out *out)
 {
     if (out->slab != NULL) {
-        (void)pthread_join(out->thread, NULL);
-        pl_fd_close(&out->wake_fd);
-        device_host_unregister(out->bulk->config.device, out->slab);
-        (void)munmap(out->slab, SLAB_BYTES + WORDS_BYTES);
+        out_stop(out);
     }
     pl_mutex_finish(&out->lock);
     pl_vec_finish(&out->items);

@@ -97,6 +97,13 @@ plasmon_status_t worker_bulk_gone(struct worker_bulk *bulk, uint32_t device)
     return bulk->channel == NULL ? PLASMON_OK : transfer_bulk_gone(bulk->channel, device);
 }
 
+void worker_bulk_rest(struct worker_bulk *bulk)
+{
+    if (bulk->channel != NULL) {
+        transfer_bulk_rest(bulk->channel);
+    }
+}
+
 plasmon_status_t worker_bulk_give_up(struct worker_bulk *bulk, uint32_t device,
                                      bool receives, uint64_t first, uint64_t count)
 {

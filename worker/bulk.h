@@ -33,6 +33,7 @@ void worker_bulk_begin(struct worker_bulk *bulk, uint32_t device);
 plasmon_status_t worker_bulk_peer(struct worker_bulk *bulk, uint32_t device,
                                   const char *address, const uint8_t *secret) PL_MUST_CHECK;
 plasmon_status_t worker_bulk_gone(struct worker_bulk *bulk, uint32_t device) PL_MUST_CHECK;
+void worker_bulk_rest(struct worker_bulk *bulk); /* nothing is on our device */
 plasmon_status_t worker_bulk_give_up(struct worker_bulk *bulk, uint32_t device,
                                      bool receives, uint64_t first,
                                      uint64_t count) PL_MUST_CHECK;

@@ -321,6 +321,8 @@ static void on_tick(void *user)
     if (!worker_core_idle(daemon->core) || worker_lanes_busy(&daemon->executor.lanes)) {
         health_check(daemon);
         worker_core_look_for_gone(daemon->core);
+    } else {
+        worker_bulk_rest(&daemon->executor.bulk);
     }
     worker_sources_tick(&daemon->executor.sources); /* others wait for what it shows */
     if (!daemon->devices_known) {

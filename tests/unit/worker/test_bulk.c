@@ -4,6 +4,7 @@
  * that is given up, and hostile connections.
  */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -627,6 +628,58 @@ static bool stats_of(const struct host *host, uint32_t to, struct transfer_bulk_
         }
     }
     return false;
+}
+
+static unsigned count_of(const char *folder)
+{
+    DIR *dir       = opendir(folder);
+    unsigned count = 0;
+
+    ASSERT_TRUE(dir != NULL);
+    while (readdir(dir) != NULL) {
+        count++;
+    }
+    (void)closedir(dir);
+    return count;
+}
+
+/* Hosts come and go, each time with other devices: nothing may be left of each. */
+TEST(of_a_peer_that_is_gone_no_thread_and_no_memory_stays)
+{
+    uint64_t until_ns                    = pl_now_ns() + UINT64_C(60000000000);
+    struct transfer_bulk_endpoint nobody = {.address = "127.0.0.1:1"};
+    struct transfer_bulk_stats stats;
+    unsigned threads, files;
+    struct host a;
+
+    host_open(&a, 0, LARGE);
+    threads = count_of("/proc/self/task");
+    files   = count_of("/proc/self/fd");
+    for (uint32_t peer = 5; peer < 8; peer++) {
+        ASSERT_OK(transfer_bulk_peer(a.bulk, peer, &nobody));
+        send_half(&a, peer, 0, LARGE);
+    }
+    transfer_bulk_rest(a.bulk); /* they live */
+    ASSERT_EQ(count_of("/proc/self/task"), threads + 3);
+    for (int round = 0; round < 2; round++) { /* what comes late passes, too */
+        for (uint32_t peer = 5; peer < 8; peer++) {
+            ASSERT_OK(transfer_bulk_gone(a.bulk, peer));
+        }
+        finish_half(&a);
+        while (count_of("/proc/self/task") != threads ||
+               count_of("/proc/self/fd") != files) {
+            ASSERT_TRUE(pl_now_ns() < until_ns);
+            (void)poll(NULL, 0, 10);
+            transfer_bulk_rest(a.bulk);
+        }
+        ASSERT_TRUE(stats_of(&a, 6, &stats));
+        ASSERT_EQ(stats.transfers, round + 1);
+        ASSERT_EQ(stats.bytes_queued, 0);
+        for (uint32_t peer = 5; round == 0 && peer < 8; peer++) {
+            send_half(&a, peer, 99, LARGE);
+        }
+    }
+    host_close(&a);
 }
 
 static void transfer(struct host *a, struct host *b, uint64_t seed)
