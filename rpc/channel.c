@@ -51,38 +51,55 @@ static const struct {
  * "[fd00::1]:4711,[fd00::2]:4711", are tried in their order until one answers, at each connection
  * anew: a head, and the one that stands by for it.
  */
+static bool target_is_several(const char *target)
+{
+    return strchr(target, ',') != NULL && strncmp(target, "unix:", 5) != 0 &&
+           strncmp(target, "ipv", 3) != 0;
+}
+
 static char *channel_uri(const char *target)
 {
     const char *scheme = target[0] == '[' ? "ipv6:" : "ipv4:";
     size_t length      = strlen(target) + strlen(scheme) + 1;
-    bool several       = strchr(target, ',') != NULL && strncmp(target, "unix:", 5) != 0 &&
-                   strncmp(target, "ipv", 3) != 0;
-    char *uri = pl_alloc(length);
+    char *uri          = pl_alloc(length);
 
     PL_CHECK(uri != NULL);
-    (void)snprintf(uri, length, "%s%s", several ? scheme : "", target);
+    (void)snprintf(uri, length, "%s%s", target_is_several(target) ? scheme : "", target);
     return uri;
 }
 
-/* fd: used when there is no target. */
+/*
+ * fd: used when there is no target.
+ *
+ * Of several addresses the core would ask each head for a certificate in the name of the whole
+ * list, which none has. It is told to ask for the role of a head, a name that all of them have, and
+ * we look whether theirs is one of the list (tls.c).
+ */
 static grpc_channel *channel_connect(const struct rpc_channel *channel, int fd,
                                      const struct trust_pems *pems)
 {
-    grpc_channel_credentials *credentials = pems != NULL
-                                                ? rpc_tls_channel_credentials(pems)
-                                                : grpc_insecure_credentials_create();
+    bool several = fd < 0 && target_is_several(channel->target);
+    grpc_channel_credentials *credentials =
+        pems != NULL ? rpc_tls_channel_credentials(pems, several ? channel->target : NULL)
+                     : grpc_insecure_credentials_create();
     int bytes_max = (int)pl_min_u64(channel->message_bytes_max, INT32_MAX);
-    grpc_arg args[PL_COUNT(channel_args) + 1];
-    grpc_channel_args list = {.num_args = PL_COUNT(args), .args = args};
+    grpc_arg args[PL_COUNT(channel_args) + 2];
+    grpc_channel_args list = {.num_args = PL_COUNT(args) - 1, .args = args};
     grpc_channel *core;
 
-    for (size_t i = 0; i < PL_COUNT(args); i++) {
+    for (size_t i = 0; i < list.num_args; i++) {
         bool last = i == PL_COUNT(channel_args);
 
         args[i].type          = GRPC_ARG_INTEGER;
         args[i].key           = (char *)(uintptr_t)(last ? "grpc.max_receive_message_length"
                                                          : channel_args[i].name);
         args[i].value.integer = last ? bytes_max : channel_args[i].value;
+    }
+    if (pems != NULL && several) {
+        args[list.num_args].type = GRPC_ARG_STRING;
+        args[list.num_args].key  = (char *)(uintptr_t) "grpc.ssl_target_name_override";
+        args[list.num_args].value.string = (char *)(uintptr_t) "urn:plasmon:role:head";
+        list.num_args++;
     }
 
     if (fd < 0) {

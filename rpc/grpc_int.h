@@ -379,7 +379,9 @@ bool rpc_server_token_find(const struct rpc_server *server, const char *token,
 /* ---- tls.c */
 /* The listener must stay until the core's server is destroyed. */
 grpc_server_credentials *rpc_tls_server_credentials(struct rpc_tls_listener *listener);
-grpc_channel_credentials *rpc_tls_channel_credentials(const struct trust_pems *pems);
+/* targets: of which one is asked for; NULL: the core looks at the one name itself. */
+grpc_channel_credentials *rpc_tls_channel_credentials(const struct trust_pems *pems,
+                                                      const char *targets);
 /* Of the other side of a call. *out_identity NULL: not over TLS. EAUTH: its certificate cannot be read. */
 plasmon_status_t rpc_tls_identity(grpc_call *call, struct trust_identity **out_identity,
                                   struct pl_err *err);

@@ -47,24 +47,31 @@ grpc_server_credentials *rpc_tls_server_credentials(struct rpc_tls_listener *lis
 
 /*
  * Called on a thread of the core, in the handshake, after it has found nothing against the
- * certificate. 0: go on.
+ * certificate. targets: several, and its name is to be one of theirs. 0: go on.
  */
-static int tls_is_head(const char *target, const char *pem, void *user)
+static int tls_is_head(const char *target, const char *pem, void *targets)
 {
     struct trust_identity identity;
 
     (void)target;
-    (void)user;
     return trust_identity_read(pem, &identity, NULL) == PLASMON_OK &&
-                   (identity.roles & TRUST_ROLE_HEAD) != 0
+                   (identity.roles & TRUST_ROLE_HEAD) != 0 &&
+                   (targets == NULL || trust_called(pem, targets))
                ? 0
                : 1;
 }
 
-grpc_channel_credentials *rpc_tls_channel_credentials(const struct trust_pems *pems)
+grpc_channel_credentials *rpc_tls_channel_credentials(const struct trust_pems *pems,
+                                                      const char *targets)
 {
     grpc_ssl_pem_key_cert_pair pair = {.private_key = pems->key, .cert_chain = pems->cert};
-    grpc_ssl_verify_peer_options options = {.verify_peer_callback = tls_is_head};
+    grpc_ssl_verify_peer_options options = {
+        .verify_peer_callback          = tls_is_head,
+        .verify_peer_callback_userdata = targets != NULL ? pl_strdup(targets) : NULL,
+        .verify_peer_destruct          = pl_free,
+    };
+
+    PL_CHECK((targets == NULL) == (options.verify_peer_callback_userdata == NULL));
 
     return grpc_ssl_credentials_create_ex(pems->ca, &pair, &options, NULL);
 }

@@ -26,6 +26,8 @@
 #include "base/fd.h"
 #include "trust/trust_int.h"
 
+#define TARGET_BYTES 300u /* "host:port" */
+
 struct probe {
     const char *target;
     char host[256];
@@ -37,6 +39,20 @@ struct probe {
     X509 *refused; /* theirs, which we did not take; held */
     int fd;
 };
+
+/* The next one of `*io_targets`, which goes behind it. */
+static bool target_next(const char **io_targets, char out[TARGET_BYTES])
+{
+    size_t length = strcspn(*io_targets, ",");
+    bool fits     = length > 0 && length < TARGET_BYTES;
+
+    if (fits) {
+        memcpy(out, *io_targets, length);
+        out[length] = '\0';
+        *io_targets += length + ((*io_targets)[length] == ',');
+    }
+    return fits;
+}
 
 static bool target_split(struct probe *probe)
 {
@@ -375,10 +391,44 @@ static plasmon_status_t probe_once(const char *target, const struct trust_pems *
 }
 
 /* Twice the same: a head that was just about to end is not taken for one that distrusts us. */
-plasmon_status_t trust_probe(const char *target, const struct trust_pems *pems,
-                             uint32_t timeout_ms, struct pl_err *err)
+static plasmon_status_t probe_twice(const char *target, const struct trust_pems *pems,
+                                    uint32_t timeout_ms, struct pl_err *err)
 {
     plasmon_status_t status = probe_once(target, pems, timeout_ms / 2, err);
 
     return status == PLASMON_OK ? status : probe_once(target, pems, timeout_ms / 2, err);
+}
+
+plasmon_status_t trust_probe(const char *target, const struct trust_pems *pems,
+                             uint32_t timeout_ms, struct pl_err *err)
+{
+    plasmon_status_t status = PLASMON_OK;
+    uint32_t count          = 1;
+    char one[TARGET_BYTES];
+
+    for (const char *at = target; (at = strchr(at, ',')) != NULL; at++) {
+        count++;
+    }
+    while (status == PLASMON_OK && target_next(&target, one)) {
+        status = probe_twice(one, pems, timeout_ms / count, err);
+    }
+    return status;
+}
+
+bool trust_called(const char *pem, const char *targets)
+{
+    X509 *certificate = trust_certificate_first(pem);
+    bool called       = false;
+    char one[TARGET_BYTES];
+
+    while (certificate != NULL && !called && target_next(&targets, one)) {
+        struct probe parts = {.target = one};
+
+        called = target_split(&parts) &&
+                 (X509_check_ip_asc(certificate, parts.host, 0) == 1 ||
+                  X509_check_host(certificate, parts.host, 0, 0, NULL) == 1);
+    }
+    ERR_clear_error();
+    X509_free(certificate);
+    return called;
 }

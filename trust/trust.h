@@ -62,6 +62,11 @@ void trust_identity_of(struct x509_st *certificate, struct trust_identity *out);
 /* The first certificate in the text. */
 plasmon_status_t trust_identity_read(const char *pem, struct trust_identity *out,
                                      struct pl_err *err) PL_MUST_CHECK;
+/*
+ * Is the first certificate in the text for the host of one of these,
+ * "10.0.0.1:7070,10.0.0.2:7070"?
+ */
+bool trust_called(const char *pem, const char *targets);
 /* "head, host"; "no role" */
 const char *trust_roles_text(uint32_t roles, char out[TRUST_ROLES_BYTES]);
 /* "head"; 0: there is no such role. */
@@ -134,9 +139,10 @@ struct trust_pems *trust_source_get(struct trust_source *source);
 
 /* ---- probe.c: why is there no connection? */
 /*
- * Connects to "host:port" and shakes hands as a client does, with our certificates or (NULL)
- * without. Blocks, at most for timeout_ms. EAUTH: one side does not take the other, and the text
- * says which, why, and what to do. OK: it has nothing to say.
+ * Connects to "host:port", or to one after the other of several with commas between, and shakes
+ * hands as a client does, with our certificates or (NULL) without. Blocks, at most for timeout_ms.
+ * EAUTH: one side does not take the other, and the text says which, why, and what to do. OK: it has
+ * nothing to say.
  */
 plasmon_status_t trust_probe(const char *target, const struct trust_pems *pems,
                              uint32_t timeout_ms, struct pl_err *err) PL_MUST_CHECK;

@@ -361,6 +361,88 @@ TEST(a_head_by_another_name_is_not_taken)
     cluster_stop(&cluster);
 }
 
+/* Of several, as where a head stands by, the one at 127.0.0.1 is there. */
+static plasmon_status_t call_several(struct cluster *cluster,
+                                     const struct trust_request *is, bool first,
+                                     bool stream, struct pl_err *err)
+{
+    char list[96];
+    const char *port;
+
+    cluster_init(cluster);
+    certificates_issue(&cluster->all, is);
+    cluster_start(cluster, is->name, true);
+    port = strrchr(cluster->address, ':') + 1;
+    (void)snprintf(list, sizeof(list), "127.0.0.%d:%s,127.0.0.%d:%s", first ? 1 : 2, port,
+                   first ? 2 : 1, port);
+    return call_as(
+        cluster, "me",
+        &(struct caller){.target = list,
+                         .path   = stream ? "/test.Test/HostStream" : "/test.Test/Any",
+                         .stream = stream},
+        err);
+}
+
+TEST(of_several_heads_the_first_is_taken_by_its_own_name)
+{
+    struct cluster cluster;
+    struct pl_err err = {0};
+
+    ASSERT_OK(call_several(&cluster,
+                           &(struct trust_request){.name  = "one",
+                                                   .roles = TRUST_ROLE_HEAD,
+                                                   .hosts = {"127.0.0.1"}},
+                           true, false, &err));
+    ASSERT_EQ(cluster.seen.roles, TRUST_ROLE_CLIENT);
+    cluster_stop(&cluster);
+}
+
+TEST(and_the_one_that_stands_by)
+{
+    struct cluster cluster;
+    struct pl_err err = {0};
+
+    ASSERT_OK(call_several(&cluster,
+                           &(struct trust_request){.name  = "one",
+                                                   .roles = TRUST_ROLE_HEAD,
+                                                   .hosts = {"127.0.0.1"}},
+                           false, false, &err));
+    ASSERT_EQ(cluster.seen.roles, TRUST_ROLE_CLIENT);
+    cluster_stop(&cluster);
+}
+
+TEST(but_none_by_a_name_that_is_not_in_the_list)
+{
+    struct cluster cluster;
+    struct pl_err err = {0};
+
+    ASSERT_STATUS(
+        call_several(&cluster,
+                     &(struct trust_request){.name  = "far",
+                                             .roles = TRUST_ROLE_HEAD,
+                                             .hosts = {"far.example", "10.1.2.3"}},
+                     false, true, &err),
+        PLASMON_EAUTH);
+    ASSERT_CONTAINS(err.text, "is for far.example, 10.1.2.3, and not for 127.0.0.1");
+    ASSERT_EQ(cluster.seen.roles, 0);
+    cluster_stop(&cluster);
+}
+
+TEST(nor_somebody_else_of_the_cluster_in_its_place)
+{
+    struct cluster cluster;
+    struct pl_err err = {0};
+
+    ASSERT_STATUS(call_several(&cluster,
+                               &(struct trust_request){.name  = "store",
+                                                       .roles = TRUST_ROLE_HOST,
+                                                       .hosts = {"127.0.0.1", "127.0.0.2"}},
+                               true, true, &err),
+                  PLASMON_EAUTH);
+    ASSERT_EQ(cluster.seen.roles, 0);
+    cluster_stop(&cluster);
+}
+
 TEST(a_head_that_expired_is_told_from_a_stranger)
 {
     struct cluster cluster;
