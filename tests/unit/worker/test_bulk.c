@@ -643,6 +643,30 @@ static unsigned count_of(const char *folder)
     return count;
 }
 
+TEST(who_finds_no_port_says_which_were_tried_and_what_to_do)
+{
+    struct sockaddr_in taken            = {.sin_family      = AF_INET,
+                                           .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct transfer_bulk_config config  = {.listen = "127.0.0.1"};
+    socklen_t bytes                     = sizeof(taken);
+    int fd                              = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct transfer_bulk *bulk          = NULL;
+    struct transfer_bulk_endpoint unset = {.address = ""};
+    char ports[64];
+    struct pl_err err = {.status = PLASMON_OK};
+
+    ASSERT_EQ(bind(fd, (const struct sockaddr *)&taken, bytes), 0);
+    ASSERT_EQ(listen(fd, 1), 0);
+    ASSERT_EQ(getsockname(fd, (struct sockaddr *)&taken, &bytes), 0);
+    config.port_first = config.port_last = ntohs(taken.sin_port);
+    ASSERT_STATUS(transfer_bulk_create(&config, &bulk, &unset, &err), PLASMON_EADDRINUSE);
+    (void)snprintf(ports, sizeof(ports), "no port from %u to %u of 127.0.0.1",
+                   config.port_first, config.port_last);
+    ASSERT_CONTAINS(err.text, ports);
+    ASSERT_CONTAINS(err.text, "--bulk-ports");
+    (void)close(fd);
+}
+
 /* Hosts come and go, each time with other devices: nothing may be left of each. */
 TEST(of_a_peer_that_is_gone_no_thread_and_no_memory_stays)
 {
