@@ -414,6 +414,32 @@ static plasmon_status_t devices_add(struct store_daemon *daemon, struct pl_err *
     return status == PLASMON_OK ? cpus_add(daemon, cpus, err) : status;
 }
 
+/* What was taken over stays as it was, whatever the options say now. */
+static void say_what_stays(const struct store_daemon *daemon)
+{
+    const struct store_options *options = daemon->options;
+    uint32_t gpus = 0, cpus = 0;
+    bool other = false;
+
+    for (uint32_t i = 0; i < daemon->host.device_count; i++) {
+        const struct store_host_device *device = &daemon->host.devices[i];
+
+        gpus += device->kind == DEVICE_CUDA;
+        cpus += device->kind == DEVICE_CPU;
+        other |=
+            options->device_memory != 0 && device->memory_bytes != options->device_memory;
+    }
+    other |= options->gpus != STORE_AUTO && options->gpus != gpus;
+    other |= options->cpu_devices != STORE_AUTO && options->cpu_devices != cpus;
+    if (other) {
+        pl_warn("store",
+                "goes on with the %u GPUs and %u CPU devices that it took over, and their "
+                "memory: what --gpus, --cpu-devices and --device-memory say now counts "
+                "after a SIGTERM to this store, or `plasmon stop`",
+                gpus, cpus);
+    }
+}
+
 static plasmon_status_t uplink_start(struct store_daemon *daemon, struct pl_err *err)
 {
     plasmon_status_t status;
@@ -448,6 +474,8 @@ static plasmon_status_t daemon_start(struct store_daemon *daemon, struct pl_err 
     }
     if (status == PLASMON_OK && daemon->host.device_count == 0) {
         status = devices_add(daemon, err);
+    } else if (status == PLASMON_OK) {
+        say_what_stays(daemon);
     }
     if (status == PLASMON_OK && !daemon->options->embedded) {
         status = clients_adopt(daemon);

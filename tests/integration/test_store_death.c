@@ -27,12 +27,18 @@ static void head_start(void)
     (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", head_target);
 }
 
-static pid_t store_start_at(const char *target, const char *log, const char *lease_ms)
+static pid_t store_start_with(const char *target, const char *log, const char *lease_ms,
+                              const char *devices, const char *memory)
 {
     return STARTED_DAEMON(log, "plasmon-store", "--head", target, "--gpus", "none",
-                          "--cpu-devices", "3", "--device-memory", "1G", "--socket-dir",
-                          cluster_folder(), "--bulk-address", "none", "--store-lease",
-                          lease_ms);
+                          "--cpu-devices", devices, "--device-memory", memory,
+                          "--socket-dir", cluster_folder(), "--bulk-address", "none",
+                          "--store-lease", lease_ms);
+}
+
+static pid_t store_start_at(const char *target, const char *log, const char *lease_ms)
+{
+    return store_start_with(target, log, lease_ms, "3", "1G");
 }
 
 static pid_t store_start(const char *lease_ms)
@@ -228,6 +234,34 @@ TEST(a_store_that_was_never_welcomed_is_who_it_was_to_its_successor)
     ASSERT_EQ(kill(store, SIGTERM), 0);
     ASSERT_EQ(started_wait(store), 0);
     one_way_destroy(relay);
+}
+
+/* Who changes them and starts a store again would not see that nothing came of it. */
+TEST(options_that_a_store_which_takes_over_leaves_are_named)
+{
+    static const struct {
+        const char *devices, *memory;
+        bool named;
+    } starts[]       = {{"3", "1G", false}, {"2", "1G", true}, {"3", "512M", true}};
+    const char *line = "goes on with the 0 GPUs and 3 CPU devices that it took over";
+    char log[32], said[8192];
+    pid_t store;
+
+    test_expect_log();
+    head_start();
+    store = store_start("60000");
+    (void)started_wait_log("store.log", NULL, "joined cluster");
+    for (size_t i = 0; i < PL_COUNT(starts); i++) {
+        store_kill(store);
+        (void)snprintf(log, sizeof(log), "store-%zu.log", i);
+        store = store_start_with(head_target, log, "60000", starts[i].devices,
+                                 starts[i].memory);
+        (void)started_wait_log(log, NULL, "joined cluster");
+        started_log(log, said, sizeof(said));
+        ASSERT_EQ(strstr(said, line) != NULL, starts[i].named);
+    }
+    ASSERT_EQ(kill(store, SIGTERM), 0);
+    ASSERT_EQ(started_wait(store), 0);
 }
 
 TEST(a_worker_that_dies_while_there_is_no_store_is_replaced_by_the_next)
