@@ -49,8 +49,8 @@ struct bulk_out {
     pthread_t thread;
     int wake_fd;     /* eventfd */
     atomic_bool end; /* the thread's */
-    atomic_bool
-        drained; /* it has seen that the peer is gone, and calls nothing that takes long */
+    /* it has seen that the peer is gone, and calls nothing that takes long */
+    atomic_bool drained;
 
     struct pl_mutex lock; /* rank PL_RANK_LEAF */
     struct transfer_bulk_endpoint endpoint;
