@@ -67,6 +67,17 @@ bool worker_sources_by_default(const struct device_info *info, uint32_t others)
 
 static void open_all(struct worker_sources *sources)
 {
+    for (uint32_t i = 0; i < sources->shared->host_device_count; i++) {
+        if (is_sibling(sources, i)) {
+            device_engines_open(sources->device, sources->shared->tables[i]->ordinal);
+        }
+    }
+    show(sources, STORE_ENGINES_OPENS);
+}
+
+/* It has made some large copies: whether it will open what it needs, which is seen at once, and when. */
+static void decide(struct worker_sources *sources)
+{
     const struct device_info *info = device_get_info(sources->device);
     uint32_t others                = 0;
 
@@ -80,14 +91,9 @@ static void open_all(struct worker_sources *sources)
                 "has those of the others make them, which takes %llu MiB of each of %u",
                 (unsigned long long)(DEVICE_ENGINES_BYTES >> 20), others);
         show(sources, STORE_ENGINES_REFUSES);
-        return;
+    } else if (sources->always || sources->copied >= WORKER_SOURCES_BYTES) {
+        open_all(sources);
     }
-    for (uint32_t i = 0; i < sources->shared->host_device_count; i++) {
-        if (is_sibling(sources, i)) {
-            device_engines_open(sources->device, sources->shared->tables[i]->ordinal);
-        }
-    }
-    show(sources, STORE_ENGINES_OPENS);
 }
 
 /* What has become of opening, or of what was open. */
@@ -215,9 +221,8 @@ static uint32_t wanted_engine(struct worker_sources *sources, uint32_t host_devi
 {
     sources->copied += bytes;
     if (sources->state == STORE_ENGINES_IDLE &&
-        sources->copied >=
-            (sources->always ? WORKER_SOURCES_SOON_BYTES : WORKER_SOURCES_BYTES)) {
-        open_all(sources);
+        sources->copied >= WORKER_SOURCES_SOON_BYTES) {
+        decide(sources);
     }
     if (sources->state == STORE_ENGINES_OPENS || sources->state == STORE_ENGINES_OPENED) {
         look(sources);

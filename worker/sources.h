@@ -45,7 +45,7 @@
 #include "device/device.h"
 #include "worker/shared.h"
 
-/* large copies: so many, and it OPENS; with PLASMON_SOURCE_ENGINES=1 .. */
+/* large copies: so many, and it OPENS; and so many, and it does already or REFUSES */
 #define WORKER_SOURCES_BYTES      (UINT64_C(256) << 30)
 #define WORKER_SOURCES_SOON_BYTES (UINT64_C(64) << 20)
 

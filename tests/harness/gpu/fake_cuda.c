@@ -222,11 +222,12 @@ CUresult fake_cuDeviceGetUuid(CUuuid *out, CUdevice device)
     return CUDA_SUCCESS;
 }
 
+/* FAKE_CUDA_LARGE: they say that they have 128 GiB. */
 CUresult fake_cuDeviceTotalMem(size_t *out, CUdevice device)
 {
     COUNT(cuDeviceTotalMem);
     (void)device;
-    *out = FAKE_DEVICE_BYTES;
+    *out = getenv("FAKE_CUDA_LARGE") != NULL ? (size_t)128 << 30 : FAKE_DEVICE_BYTES;
     return CUDA_SUCCESS;
 }
 

@@ -287,13 +287,31 @@ TEST(what_costs_much_of_a_device_or_does_not_pay_is_for_who_asks_for_it)
     ASSERT_TRUE(!worker_sources_by_default(&small, 1));
     ASSERT_TRUE(!worker_sources_by_default(&served, 1));
     scene_begin_told(&scene, DEVICE_CUDA, NULL);
+    for (int i = 0; i < 4; i++) {
+        ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
+        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), US);
+    }
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_REFUSES); /* at once: nobody waits for it */
+    ASSERT_EQ(device_engines_state(scene.device, B), DEVICE_ENGINES_CLOSED);
+    scene_end(&scene);
+}
+
+TEST(what_takes_a_while_to_pay_is_opened_late)
+{
+    const uint64_t gib = UINT64_C(1) << 30;
+    struct scene scene;
+
+    ASSERT_EQ(setenv("FAKE_CUDA_LARGE", "1", 1), 0);
+    scene_begin_told(&scene, DEVICE_CPU, NULL);
     for (uint64_t bytes = gib; bytes < WORKER_SOURCES_BYTES; bytes += gib) {
         ASSERT_EQ(worker_sources_engines(&scene.sources, B, gib, 1), US);
     }
-    ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE); /* nor is it worth it before so much */
-    ASSERT_EQ(worker_sources_engines(&scene.sources, B, gib, 1), US);
-    ASSERT_EQ(shown(&scene), STORE_ENGINES_REFUSES);
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
     ASSERT_EQ(device_engines_state(scene.device, B), DEVICE_ENGINES_CLOSED);
+    (void)worker_sources_engines(&scene.sources, B, gib, 1);
+    ASSERT_TRUE(shown(&scene) != STORE_ENGINES_IDLE);
+    copy_until_open(&scene);
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);
     scene_end(&scene);
 }
 
