@@ -232,6 +232,18 @@ static plasmon_status_t put_fit(struct head_core *core, const struct head_client
     return status;
 }
 
+/* Of a buffer that is being put: NULL if that is over. */
+static struct head_task *piece_before(const struct head_buffer *buffer)
+{
+    return pl_list_empty(&buffer->writers)
+               ? NULL
+               : pl_container_of(buffer->writers.prev, struct head_use, link)->task;
+}
+
+/*
+ * Each piece counts as a writer of all of the buffer, so readers depend on the last one, and that
+ * on those before it.
+ */
 static void put_launch(struct head_core *core, struct head_client *client,
                        const Plasmon__V1__Task *task, const struct put_place *place)
 {
@@ -247,6 +259,7 @@ static void put_launch(struct head_core *core, struct head_client *client,
                                  .data          = task->data.data,
                                  .data_length   = task->data.len,
                                  .offset        = task->put_offset,
+                                 .beside        = piece_before(place->buffer),
                                  .retries_max   = core->config.retries};
 
     head_task_makes(core, head_task_start(core, &launch), place->tile);

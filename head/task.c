@@ -581,6 +581,9 @@ static struct head_failure *inherit(const struct head_task *next,
     struct head_failure *inherited;
     char what[160];
 
+    if (dependent->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_PUT) {
+        return head_failure_hold(next->failure); /* the rest of a put fails as it did */
+    }
     head_task_describe(dependent, what);
     inherited = head_failure_create(
         no_way || no_memory ? status : PLASMON_EDEPENDENCY, failure->first_task,

@@ -9,12 +9,13 @@
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
 
-enum { PLENTY = 1 << 20, ELEMENTS = 4, PIECE = 8 };
+enum { PLENTY = 1 << 20, ELEMENTS = 4, PIECE = 8, TASKS = 64 };
 
 static struct world {
     struct wire_arena arena;
     struct head_core *core;
     uint64_t session;
+    plasmon_status_t failed[TASKS];
     plasmon_status_t status; /* of the last failure that was told */
     char text[512];
 } world;
@@ -32,6 +33,8 @@ static void take_frame(void *user, uint64_t session, const uint8_t *body, size_t
     ASSERT_OK(wire_decode_head_frame(&world.arena, bytes, length, &frame, &err));
     for (size_t i = 0; i < frame->n_failed; i++) {
         world.status = (plasmon_status_t)frame->failed[i]->status;
+        ASSERT_TRUE(frame->failed[i]->task < TASKS);
+        world.failed[frame->failed[i]->task] = world.status;
         (void)snprintf(world.text, sizeof(world.text), "%s", frame->failed[i]->text);
     }
 }
@@ -139,6 +142,30 @@ TEST(pieces_that_are_lost_fail_the_rest)
     lose_host();
     put(21, PIECE, PIECE);
     expect_over(PLASMON_EWORKER, "it burns");
+    end();
+}
+
+/* The call was there before the piece failed, and waits for the last one. */
+TEST(a_piece_that_fails_when_all_have_come_fails_the_rest_and_who_reads_them)
+{
+    uint64_t dim = ELEMENTS;
+
+    begin(&(struct head_quota){0});
+    put(20, 0, PIECE);
+    put(21, PIECE, PIECE / 2);
+    put(22, PIECE + PIECE / 2, PIECE / 2);
+    core_submit(world.core, world.session, 23, 0, 1, &dim, 1);
+    settle();
+    core_fail(world.core, 0, 1, PLASMON_EDEVMEM, "too much");
+    settle();
+    ASSERT_EQ(world.failed[20], PLASMON_EDEVMEM);
+    ASSERT_EQ(world.failed[21], PLASMON_EDEVMEM);
+    ASSERT_EQ(world.failed[22], PLASMON_EDEVMEM);
+    ASSERT_EQ(world.failed[23], PLASMON_EDEPENDENCY);
+    done(2);
+    done(3);
+    done(4);
+    expect_over(PLASMON_EDEPENDENCY, "too much");
     end();
 }
 
