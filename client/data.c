@@ -7,6 +7,7 @@
  *      Nothing goes through a socket. Or it is elsewhere and large: fetch it from the worker that
  *      has it (bulk.h). What a lane or a worker cannot fetch in a few long runs (strided views,
  *      above all) the head has copied together first.
+ *      Then make sure that it was still held (held_value_sure).
  *   4. Otherwise ask for the bytes, a MiB at a time, a few in flight.
  *
  * Between 2 and 3 the head may move a buffer (a device under pressure): the pin then fails, and we ask again.
@@ -191,6 +192,10 @@ static plasmon_status_t get_placed(struct plasmon_client *client, struct held_va
     (void)pl_fault_point("client.get_located"); /* cannot fail; the process can stop */
     status = places_cover(value) ? copy_places(client, value, data, deadline_ns, &err)
                                  : PLASMON_EUNREACHABLE;
+    if (status == PLASMON_OK) {
+        status      = held_value_sure(client, value, deadline_ns);
+        *out_failed = status != PLASMON_OK;
+    }
     pl_mutex_lock(&client->lock);
     held_value_drop_locked(client, value);
     pl_mutex_unlock(&client->lock);
@@ -437,9 +442,10 @@ static void take_ahead(struct plasmon_client *client, struct ahead_values *ahead
         if (value->hold == 0) {
             continue;
         }
-        good = ahead->got[i] ||
-               (places_cover(value) &&
-                copy_places(client, value, bytes, deadline_ns, &unused) == PLASMON_OK);
+        good = (ahead->got[i] ||
+                (places_cover(value) &&
+                 copy_places(client, value, bytes, deadline_ns, &unused) == PLASMON_OK)) &&
+               held_value_fresh(value);
         pl_mutex_lock(&client->lock);
         held_value_drop_locked(client, value);
         pl_mutex_unlock(&client->lock);

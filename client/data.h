@@ -15,6 +15,7 @@ struct held_value {
     struct pl_view view;    /* what the ref shows, in those */
     struct pl_view shown;   /* what it shows, in the coordinates of the places */
     uint64_t hold;          /* id at the head; 0: none */
+    uint64_t asked_ns;      /* when it was asked for the hold */
     bool bulk;              /* ask for what it takes to move it over the bulk channel */
     struct request request; /* its places */
     struct pl_cond cond;
@@ -52,6 +53,18 @@ plasmon_status_t held_values_locate_locked(struct plasmon_client *client,
                                            struct held_value *const *values, uint32_t count,
                                            enum data_form form,
                                            uint64_t deadline_ns) PL_MUST_CHECK;
+/*
+ * Has it been held until now? Who is stopped, or waits for bytes, for longer than the session's
+ * lease, may find another version in the same buffer, written there in place. So what was read is
+ * good when this says so after it was read; and what is pinned, and a call in place waits for, when
+ * it says so after it was pinned. A question to the head only if it is long since it was asked.
+ * Without the lock.
+ */
+plasmon_status_t held_value_sure(struct plasmon_client *client,
+                                 const struct held_value *value,
+                                 uint64_t deadline_ns) PL_MUST_CHECK;
+/* The same of now, without a question. */
+bool held_value_fresh(const struct held_value *value);
 void held_value_drop_locked(struct plasmon_client *client, struct held_value *value);
 /* Small values that are asked for before the program does (ahead.c). */
 struct ahead_values {

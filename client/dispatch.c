@@ -146,7 +146,8 @@ void client_tell_ready_fd(struct plasmon_client *client)
 void dispatch_head_frame_locked(struct plasmon_client *client,
                                 const Plasmon__V1__HeadFrame *frame)
 {
-    uint64_t resolved = client->refs.resolved_count;
+    struct session *session = &client->session;
+    uint64_t resolved       = client->refs.resolved_count;
 
     for (size_t i = 0; i < frame->n_done; i++) {
         take_done(client, frame->done[i]);
@@ -176,6 +177,7 @@ void dispatch_head_frame_locked(struct plasmon_client *client,
     for (size_t i = 0; i < frame->n_replies; i++) {
         take_reply(client, frame->replies[i]);
     }
+    session->pong_last = pl_max_u64(session->pong_last, frame->pong);
     if (client->refs.resolved_count != resolved) {
         client_tell_ready_fd(client);
     }

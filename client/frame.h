@@ -42,6 +42,7 @@ enum frame_kind {
     FRAME_PUT_SEAL      = 9,
     FRAME_PUBLISH       = 10,
     FRAME_LOOKUP        = 11,
+    FRAME_PING          = 12,
     FRAME_BYE           = 13,
     FRAME_CANCEL_FORCE  = 20,
     FRAME_GRAPH_RELEASE = 14,

@@ -4,6 +4,7 @@
  * somebody else published is copied out of its array.
  */
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "client/data.h"
 
 struct plasmon_mapping {
@@ -51,6 +52,11 @@ static plasmon_status_t map_place(struct plasmon_client *client, struct held_val
     if (status != PLASMON_OK) {
         return error_from(&err, status);
     }
+    status = held_value_sure(client, value, deadline_ns);
+    if (status != PLASMON_OK) {
+        shared_unpin(&mapping->pin);
+        return status;
+    }
 
     pl_box_strides(&place->frame, mapping->stride);
     for (uint32_t i = 0; i < value->shown.ndim; i++) {
@@ -75,6 +81,7 @@ static plasmon_status_t map_once(struct plasmon_client *client, struct held_valu
     if (status != PLASMON_OK) {
         return status;
     }
+    (void)pl_fault_point("client.map_located"); /* cannot fail; the process can stop */
 
     status = map_place(client, value, deadline_ns, mapping);
     pl_mutex_lock(&client->lock);

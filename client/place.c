@@ -613,10 +613,12 @@ plasmon_status_t held_values_locate_locked(struct plasmon_client *client,
     Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
     Plasmon__V1__Locate locates[DATA_VALUES_MAX], *list[DATA_VALUES_MAX];
     int64_t numbers[3 * PL_DIM_MAX]; /* only the first may be a view */
+    uint64_t asked_ns       = pl_now_ns();
     plasmon_status_t status = PLASMON_OK;
 
     PL_CHECK(count >= 1 && count <= DATA_VALUES_MAX);
     for (uint32_t i = 0; i < count && status == PLASMON_OK; i++) {
+        values[i]->asked_ns = asked_ns;
         PL_CHECK(i == 0 || values[i]->whole);
         status = locate_open_locked(client, values[i], form, &locates[i], numbers);
         if (status == PLASMON_OK) {
@@ -646,6 +648,25 @@ plasmon_status_t held_value_locate_locked(struct plasmon_client *client,
                                           uint64_t deadline_ns)
 {
     return held_values_locate_locked(client, &value, 1, form, deadline_ns);
+}
+
+bool held_value_fresh(const struct held_value *value)
+{
+    return pl_now_ns() - value->asked_ns < SESSION_SURE_NS;
+}
+
+plasmon_status_t held_value_sure(struct plasmon_client *client,
+                                 const struct held_value *value, uint64_t deadline_ns)
+{
+    plasmon_status_t status;
+
+    if (held_value_fresh(value)) {
+        return PLASMON_OK;
+    }
+    pl_mutex_lock(&client->lock);
+    status = session_ask_locked(client, deadline_ns);
+    pl_mutex_unlock(&client->lock);
+    return status;
 }
 
 void held_value_drop_locked(struct plasmon_client *client, struct held_value *value)

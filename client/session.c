@@ -337,6 +337,26 @@ plasmon_status_t session_open(struct plasmon_client *client, uint32_t timeout_ms
     return status;
 }
 
+plasmon_status_t session_ask_locked(struct plasmon_client *client, uint64_t deadline_ns)
+{
+    struct session *session         = &client->session;
+    Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
+    uint64_t number                 = ++session->ping_last;
+    plasmon_status_t status;
+
+    fields.ping = number;
+    status      = request_send_locked(client, NULL, FRAME_PING, &fields);
+    while (status == PLASMON_OK && session->pong_last < number) {
+        if (session->state == SESSION_DEAD) {
+            status = error_set(session->dead_status, "%s", session->dead_text);
+        } else if (!pl_cond_wait_until(&session->changed, &client->lock, deadline_ns) &&
+                   session->pong_last < number && session->state != SESSION_DEAD) {
+            status = error_set(PLASMON_ETIMEDOUT, "the head has not answered in time");
+        }
+    }
+    return status;
+}
+
 static void wait_stream_end_locked(struct plasmon_client *client, uint32_t timeout_ms)
 {
     uint64_t deadline_ns = client_deadline(timeout_ms);

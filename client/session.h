@@ -84,6 +84,8 @@ struct session {
     struct frame frame;
     struct wire_arena arena; /* of the frame being taken; loop's thread */
 
+    uint64_t ping_last; /* 0: none yet */
+    uint64_t pong_last; /* answers that one and all before it */
     uint64_t request_last;
     struct pl_map requests;
     struct pl_cond changed; /* room, Welcome, death, all tasks ended */
@@ -105,6 +107,19 @@ void session_end(struct plasmon_client *client, uint32_t grace_ms);
 /* No session any more: all that waits fails with this. */
 void session_die_locked(struct plasmon_client *client, plasmon_status_t status,
                         const char *text);
+
+/*
+ * What a session holds is held at least this long after something was asked in it that has been
+ * answered, whatever has happened since: the head keeps for twice as long (core.h, lease_ms) a
+ * session whose connection breaks.
+ */
+#define SESSION_SURE_NS UINT64_C(5000000000)
+/*
+ * Wait until the head says that it knows this session. What it held then, it had held all the time.
+ * ETIMEDOUT; or how the session ended.
+ */
+plasmon_status_t session_ask_locked(struct plasmon_client *client,
+                                    uint64_t deadline_ns) PL_MUST_CHECK;
 
 /*
  * Room for `tasks` more, and an open batch that admits `kind`. May drop the lock while it waits.

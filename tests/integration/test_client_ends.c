@@ -18,6 +18,7 @@
 #include "base/base.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "tests/integration/one_way.h"
 #include "tests/integration/started.h"
 
 #define BYTES \
@@ -46,7 +47,14 @@ static void head_start(void)
     head = STARTED_DAEMON("head.log", "plasmon-head", "--listen", started_address());
 }
 
-static void cluster_begin(void)
+static void store_start(const char *head_at)
+{
+    (void)STARTED_DAEMON("store.log", "plasmon-store", "--head", head_at, "--cpu-devices",
+                         "1", "--gpus", "none", "--device-memory", "512M", "--bulk-address",
+                         "127.0.0.1", "--bulk-plain");
+}
+
+static void faults_begin(void)
 {
     char path[256];
 
@@ -61,10 +69,13 @@ static void cluster_begin(void)
     (void)snprintf(path, sizeof(path), "%s/plasmon-%u", cluster_folder(),
                    (unsigned)getuid());
     ASSERT_EQ(mkdir(path, 0700), 0);
+}
+
+static void cluster_begin(void)
+{
+    faults_begin();
     head_start();
-    (void)STARTED_DAEMON("store.log", "plasmon-store", "--head", started_address(),
-                         "--cpu-devices", "1", "--gpus", "none", "--device-memory", "512M",
-                         "--bulk-address", "127.0.0.1", "--bulk-plain");
+    store_start(started_address());
 }
 
 /* ----------------------------------------------------------------------- there and back */
@@ -405,6 +416,167 @@ TEST(who_was_told_where_a_value_lies_gets_nothing_of_another_head)
 TEST(nor_does_he_get_it_through_a_lane)
 {
     nothing_of_another_head("staged");
+}
+
+/* ---------------------------------------------------------------------- leases that end */
+
+enum { COUNT = 1 << 20 }; /* of floats: 4 MiB */
+#define LATE_MS 5500 /* who has not heard of the head for so long asks (SESSION_SURE_NS) */
+
+/* Stops when it has been told where the value lies, by a get or by a map. */
+struct looker {
+    const char *way;
+    const char *fault;
+    pid_t pid;
+};
+
+static plasmon_status_t look_get(struct plasmon_client *client, struct plasmon_ref *ref,
+                                 float *out)
+{
+    return plasmon_get(client, ref, out, COUNT * sizeof(float), CLUSTER_WAIT_MS);
+}
+
+static plasmon_status_t look_map(struct plasmon_client *client, struct plasmon_ref *ref,
+                                 float *out)
+{
+    struct plasmon_mapping *mapping;
+    plasmon_status_t status = plasmon_map(client, ref, CLUSTER_WAIT_MS, &mapping);
+
+    if (status == PLASMON_OK) {
+        memcpy(out, plasmon_mapping_data(mapping), COUNT * sizeof(float));
+    }
+    return status;
+}
+
+/* Ends with 0 when it was given the value of then, with 1 when it got none, and with 2 for another. */
+static void look(const char *head_at, const struct looker *looker)
+{
+    bool maps  = strstr(looker->fault, "map") != NULL;
+    float *out = calloc(COUNT, sizeof(*out));
+    struct plasmon_client *client;
+    struct plasmon_ref *ref;
+    plasmon_status_t status;
+
+    ASSERT_NOT_NULL(out);
+    ASSERT_EQ(setenv("PLASMON_CLIENT_PATH", looker->way, 1), 0);
+    ASSERT_EQ(setenv("PLASMON_FAULT", looker->fault, 1), 0);
+    pl_fault_from_env("client");
+    client = started_join_knowing(head_at, 1);
+    started_wait_devices(client, 1);
+    plasmon_finish(client);
+    CLUSTER_OK(started_try_join(head_at, NULL, &client));
+    while ((status = plasmon_lookup(client, "value", &ref)) == PLASMON_ENOENT) {
+        (void)poll(NULL, 0, 20);
+    }
+    CLUSTER_OK(status);
+    status = (maps ? look_map : look_get)(client, ref, out);
+    for (int i = 0; i < COUNT && status == PLASMON_OK; i++) {
+        if (out[i] != 1) {
+            _exit(2);
+        }
+    }
+    _exit(status == PLASMON_OK ? 0 : 1);
+}
+
+static struct looker lookers[] = {
+    {.way = "mapped", .fault = "client/client.get_located=stop"},
+    {.way = "staged", .fault = "client/client.get_located=stop"},
+    {.way = "bulk", .fault = "client/client.get_located=stop"},
+    {.way = "mapped", .fault = "client/client.map_located=stop"},
+};
+
+/* Before this process has a client, or what the others connect to. */
+static void lookers_start(const char *head_at)
+{
+    for (size_t i = 0; i < PL_COUNT(lookers); i++) {
+        lookers[i].pid = fork();
+        ASSERT_TRUE(lookers[i].pid >= 0);
+        if (lookers[i].pid == 0) {
+            look(head_at, &lookers[i]);
+        }
+    }
+}
+
+static void lookers_await(void)
+{
+    for (size_t i = 0; i < PL_COUNT(lookers); i++) {
+        ASSERT_TRUE(WIFSTOPPED(state_of(lookers[i].pid)));
+    }
+}
+
+static void lookers_end(int exit_status)
+{
+    size_t wrong = 0;
+
+    for (size_t i = 0; i < PL_COUNT(lookers); i++) {
+        int status;
+
+        ASSERT_EQ(kill(lookers[i].pid, SIGCONT), 0);
+        status = state_of(lookers[i].pid);
+        if (status != exit_status << 8) {
+            printf("# %s, %s: ended with %#x\n", lookers[i].way, lookers[i].fault,
+                   (unsigned)status);
+            wrong++;
+        }
+    }
+    ASSERT_EQ(wrong, 0);
+}
+
+/*
+ * They stand still; the owner of the value writes over it. If they are cut off as well, their
+ * leases end before: so nothing holds the value for them any more, and it is written over where it
+ * is, in the buffer that they were told of.
+ */
+static void look_late(bool cut_off)
+{
+    char at[160], to[176], cut[160], by[176];
+    struct plasmon_client *client;
+    struct plasmon_ref *value, *two;
+    struct one_way *relay;
+    size_t from = 0;
+
+    faults_begin();
+    (void)snprintf(at, sizeof(at), "%s/head.sock", cluster_folder());
+    (void)snprintf(cut, sizeof(cut), "%s/cut.sock", cluster_folder());
+    (void)snprintf(to, sizeof(to), "unix:%s", at);
+    (void)snprintf(by, sizeof(by), "unix:%s", cut);
+    lookers_start(by);
+    relay = one_way_create(cut, at, "no client says this");
+    head  = STARTED_DAEMON("head.log", "plasmon-head", "--listen", to);
+    store_start(to);
+    client = started_join_knowing(to, 1);
+    started_wait_devices(client, 1);
+    two   = cluster_fill(client, COUNT, 2, 0);
+    value = cluster_fill(client, COUNT, 1, 0);
+    CLUSTER_OK(plasmon_publish(client, "value", value));
+    lookers_await();
+    CLUSTER_OK(plasmon_publish(client, "value", NULL)); /* a name holds it, too */
+
+    if (cut_off) {
+        one_way_destroy(relay);
+        ASSERT_EQ(unlink(cut), 0);
+        for (size_t i = 0; i < PL_COUNT(lookers); i++) {
+            (void)started_wait_log("head.log", &from, "did not come back within its lease");
+        }
+        relay = one_way_create(cut, at, "no client says this");
+    } else {
+        (void)poll(NULL, 0, LATE_MS);
+    }
+    CLUSTER_OK(cluster_axpy(client, value, two, 1, 0));
+    cluster_expect_all(client, value, COUNT, 3);
+    lookers_end(cut_off ? 1 : 0);
+    one_way_destroy(relay);
+    plasmon_finish(client);
+}
+
+TEST(who_was_told_where_a_value_lies_gets_no_later_one_when_his_lease_is_over)
+{
+    look_late(true);
+}
+
+TEST(who_stood_still_and_is_still_known_gets_the_value_of_then)
+{
+    look_late(false);
 }
 
 TEST_MAIN()
