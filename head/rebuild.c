@@ -85,7 +85,8 @@ static struct head_failure *never(const struct head_core *core,
                                    text, tile->record->runs,
                                    tile->record->runs == 1 ? "" : "s");
     }
-    if (core->config.lineage_bytes == 0 && tile->cut == HEAD_CUT_OLD) {
+    if (core->config.lineage_bytes == 0 &&
+        (tile->cut == HEAD_CUT_OLD || tile->cut == HEAD_CUT_OFF)) {
         return head_failure_create(loss != NULL ? loss->status : PLASMON_ECONSUMED, task,
                                    client,
                                    "%s; with --lineage-bytes the head would know how to "

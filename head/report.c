@@ -95,6 +95,46 @@ static const struct head_space *space_of(const struct head_task *task)
                : NULL;
 }
 
+/* A copy of the head's own into memory that another one was to make. */
+static bool fills(const struct head_use *use, const struct head_task *maker)
+{
+    return use->task != maker && use->in_place &&
+           use->task->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY;
+}
+
+/*
+ * There is no memory for what it was to make. So the other copies that are to fill it fail for that
+ * reason, too, before their worker says of them that something is not there, which would be a loss.
+ */
+static void fail_fillers(struct head_core *core, const struct head_task *task,
+                         struct head_failure *failure)
+{
+    struct pl_vec fillers = PL_VEC_INIT(struct head_task *);
+
+    for (uint32_t i = 0; i < task->use_count; i++) {
+        const struct head_use *made = &task->uses[i];
+        const struct pl_list *pos;
+
+        if (!made->write || made->in_place || made->buffer->device != task->device) {
+            continue;
+        }
+        pl_list_for_each(pos, &made->buffer->writers) {
+            const struct head_use *use = pl_container_of(pos, struct head_use, link);
+
+            if (fills(use, task)) {
+                struct head_task **place = pl_vec_push(&fillers);
+
+                PL_CHECK(place != NULL);
+                *place = use->task;
+            }
+        }
+    }
+    for (size_t i = 0; i < fillers.count; i++) {
+        head_task_doom(core, *(struct head_task **)pl_vec_at(&fillers, i), failure);
+    }
+    pl_vec_finish(&fillers);
+}
+
 static void worker_failed(struct head_core *core, struct head_device *device,
                           const Plasmon__V1__LaunchFailure *report)
 {
@@ -125,6 +165,9 @@ static void worker_failed(struct head_core *core, struct head_device *device,
     failure->loss = report->status == PLASMON_ELOST ||
                     report->status == PLASMON_EDEPENDENCY ||
                     (report->status == PLASMON_EFUNCTION && may_fail_again(task));
+    if (report->status == PLASMON_EDEVMEM) {
+        fail_fillers(core, task, failure);
+    }
     if (report->status == PLASMON_EDEPENDENCY) {
         head_task_unmade(core, task, failure);
     } else {

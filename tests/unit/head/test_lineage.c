@@ -1164,6 +1164,26 @@ TEST(without_lineage_a_read_of_what_is_nowhere_else_says_what_was_lost)
     finish(core);
 }
 
+/* Nobody put it. */
+TEST(without_lineage_a_read_of_what_was_overwritten_meanwhile_says_what_would_help)
+{
+    uint64_t session;
+    struct head_core *core = begin(0);
+
+    ASSERT_EQ(join(core, "a", 0), 0);
+    session = core_client(core);
+    make(core, session, 1, 0);
+    done(core, 0, 1);
+    read_ref(core, session, 1);
+    derive(core, session, 1, 0, 0, 5); /* behind the read, in place */
+    core_fail(core, 0, 2, PLASMON_EDEPENDENCY, "it is not there");
+    head_core_flush(core);
+    ASSERT_EQ(told.answers, 1);
+    ASSERT_STATUS(told.status, PLASMON_ECONSUMED);
+    ASSERT_CONTAINS(told.text, "with --lineage-bytes");
+    finish(core);
+}
+
 /* Those that are run again for it are nobody's: they have no number that a user knows. */
 TEST(a_result_that_cannot_be_made_again_says_so_without_tasks_that_nobody_submitted)
 {

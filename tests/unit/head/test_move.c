@@ -654,4 +654,30 @@ TEST(who_has_no_memory_for_what_it_reads_is_told_so)
     end();
 }
 
+/*
+ * One of several copies makes the memory that all of them fill. When it finds none the others have
+ * none, and nothing is lost: who reads what another one was to bring hears the same.
+ */
+TEST(who_reads_a_part_of_what_has_no_memory_is_told_so)
+{
+    const struct head_task *part;
+    uint64_t before;
+
+    make_parts(1 << 17);
+    before = head_device_at(core, 1)->seq_last;
+    submit_part(50, 1, PLASMON__V1__MODE__MODE_IN, PARTS, 0);
+    submit_part(51, 1, PLASMON__V1__MODE__MODE_IN, 3, 1 << 17); /* finds it */
+    ASSERT_EQ(head_device_at(core, 1)->seq_last, before + PARTS + 2);
+    part = last_task(1, 0);
+    head_core_flush(core);
+    core_fail(core, 1, before + 1, PLASMON_EDEVMEM, "no room");
+    for (uint64_t i = 2; i <= PARTS; i++) {
+        core_fail(core, 1, before + i, PLASMON_EDEPENDENCY, "it is not there");
+    }
+    ASSERT_TRUE(part->failure != NULL);
+    ASSERT_STATUS(part->failure->status, PLASMON_EDEVMEM);
+    ASSERT_NOT_NULL(strstr(part->failure->text, "no room"));
+    end();
+}
+
 TEST_MAIN()
