@@ -119,9 +119,9 @@ struct head_device {
     uint64_t starved_hole;
     struct head_relief relief; /* what its worker was asked to copy for that one */
     uint64_t relief_refused;   /* a launch for which it copies nothing */
-    uint64_t relief_asked; /* a launch for which it was asked what lies side by side .. */
-    struct pl_vec relief_row; /* .. uint64_t: its answer: these buffers, without a device */
-    uint64_t stage_next;      /* next chunk number of its staging ring */
+    uint64_t relief_asked;     /* a launch for which it was asked what lies side by side */
+    struct pl_list relief_row; /* head_buffer.row_link: what is left of its answer */
+    uint64_t stage_next;       /* next chunk number of its staging ring */
     uint32_t maps; /* mapped arrays in the cluster; 0 spares the search for them */
 
     /* Its worker is to be ended (condemn.c), or was replaced (worker.c). */

@@ -104,6 +104,7 @@ struct head_buffer *head_buffer_restore(struct head_core *core, struct head_devi
     pl_list_init(&buffer->ending_link);
     pl_list_init(&buffer->recent_link);
     pl_list_init(&buffer->loose_link);
+    pl_list_init(&buffer->row_link);
     pl_list_add_tail(&device->buffers, &buffer->device_link);
     pl_list_add_tail(&device->recent, &buffer->recent_link);
     device->bytes_planned += buffer->bytes;
@@ -193,6 +194,7 @@ void head_buffer_release(struct head_core *core, struct head_buffer *buffer)
     }
     pl_list_remove(&buffer->recent_link);
     pl_list_remove(&buffer->loose_link);
+    pl_list_remove(&buffer->row_link);
     core->object_bytes -= buffer->bytes;
     core->counts.buffers--;
     pl_list_remove(&buffer->device_link);

@@ -73,6 +73,7 @@ struct head_buffer {
     struct pl_list recent_link; /* head_device.recent */
     struct pl_list ending_link; /* head_device.ending: perhaps to be retired */
     struct pl_list loose_link;  /* head_device.loose: perhaps to be dropped */
+    struct pl_list row_link;    /* head_device.relief_row */
     struct pl_list instances;   /* head_instance.buffer_link */
     struct pl_list readers;     /* head_use.link: unfinished tasks that read */
     struct pl_list writers;     /* head_use.link: unfinished tasks that write */

@@ -163,57 +163,45 @@ static struct head_buffer *victim(struct head_core *core, const struct head_devi
     return best;
 }
 
-static bool in_row(const struct head_device *device, const struct head_buffer *buffer)
+static void row_forget(struct head_device *device)
 {
-    for (size_t i = 0; i < device->relief_row.count; i++) {
-        uint64_t id = *(uint64_t *)pl_vec_at(&device->relief_row, i);
-
-        if (wire_buffer_slot(id) == wire_buffer_slot(buffer->id) &&
-            wire_buffer_generation(id) == wire_buffer_generation(buffer->id)) {
-            return true;
-        }
+    while (!pl_list_empty(&device->relief_row)) {
+        pl_list_remove(device->relief_row.next);
     }
-    return false;
 }
 
 /*
- * The next of those that make a hole together; what of them may be dropped has gone. NULL: none is
- * left, or one of them stays, and then the others would go for nothing.
+ * The next of those that make a hole together; what of them may be dropped has gone, *out_dropped
+ * if there was such. NULL: none is left, or one of them stays, and then the others would go for
+ * nothing.
  */
 static struct head_buffer *row_victim(struct head_core *core, struct head_device *device,
-                                      const struct head_task *task)
+                                      const struct head_task *task, bool *out_dropped)
 {
     enum head_spill_for purpose = purpose_of(task);
     struct head_buffer *next    = NULL;
     struct pl_list *pos, *tmp;
     bool stays = device->relief_asked != task->seq;
 
-    if (device->relief_row.count == 0) {
-        return NULL;
-    }
-    pl_list_for_each(pos, &device->buffers) {
-        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
+    pl_list_for_each(pos, &device->relief_row) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, row_link);
 
-        if (stays || !in_row(device, buffer)) {
-            continue;
+        if (!is_idle(buffer) || !head_spill_may_drop(core, buffer, purpose)) {
+            next  = buffer;
+            stays = stays || !may_be_taken(buffer, spill_of(buffer), purpose);
         }
-        if (is_idle(buffer) && head_spill_may_drop(core, buffer, purpose)) {
-            continue;
-        }
-        next  = buffer;
-        stays = !may_be_taken(buffer, spill_of(buffer), purpose);
     }
-    if (stays || next == NULL) {
-        pl_vec_clear(&device->relief_row);
+    if (stays) {
+        row_forget(device);
         return NULL;
     }
-    pl_list_for_each_safe(pos, tmp, &device->buffers) {
-        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
+    pl_list_for_each_safe(pos, tmp, &device->relief_row) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, row_link);
         struct pl_box frame        = buffer->frame;
 
-        if (in_row(device, buffer) && is_idle(buffer) &&
-            head_spill_may_drop(core, buffer, purpose)) {
+        if (is_idle(buffer) && head_spill_may_drop(core, buffer, purpose)) {
             head_buffer_forget(core, buffer, &frame, UINT64_MAX); /* may free it */
+            *out_dropped = true;
         }
     }
     return next;
@@ -295,7 +283,7 @@ static void row_ask(struct head_core *core, struct head_device *device,
                     const struct head_task *task)
 {
     device->relief_asked = task->seq;
-    pl_vec_clear(&device->relief_row);
+    row_forget(device);
     order_give(core, device, NULL, NULL, NULL);
 }
 
@@ -304,19 +292,19 @@ bool head_relief(struct head_core *core, const struct head_task *task)
     struct head_device *device = task->device;
     struct head_buffer *buffer = NULL, *copy = NULL;
     struct head_task *spill = NULL;
-    bool comes = false, enough = true;
+    bool comes = false, enough = true, dropped = false;
 
     if (device->starved_bytes > device->bytes_total) {
         return false;
     }
     if (device->relief_refused != task->seq &&
         head_spill_host_of(core, device->host) != NULL) {
-        buffer = row_victim(core, device, task);
-        if (buffer == NULL) {
+        buffer = row_victim(core, device, task, &dropped);
+        if (buffer == NULL && !dropped) {
             buffer = victim(core, device, purpose_of(task), &enough);
         }
     }
-    if (buffer != NULL && !enough && device->relief_asked != task->seq) {
+    if (buffer != NULL ? !enough && device->relief_asked != task->seq : dropped) {
         row_ask(core, device, task);
         return true;
     }
@@ -432,15 +420,32 @@ static void order_over(struct head_core *core, struct head_device *device, bool 
     }
 }
 
+/* What it names is ours by slot and generation: whose device it is the worker does not know. */
 static void row_take(struct head_device *device, const Plasmon__V1__WorkerData *data)
 {
-    for (size_t at = 0; at + sizeof(uint64_t) <= data->bytes.len && at < ROW_BYTES_MAX;
-         at += sizeof(uint64_t)) {
-        uint64_t *place = pl_vec_push(&device->relief_row);
+    struct pl_map generations; /* slot + 1 -> generation + 1, as a pointer */
+    struct pl_list *pos;
+    uint64_t id;
 
-        PL_CHECK(place != NULL);
-        memcpy(place, data->bytes.data + at, sizeof(*place));
+    row_forget(device);
+    pl_map_init(&generations);
+    for (size_t at = 0; at + sizeof(id) <= data->bytes.len && at < ROW_BYTES_MAX;
+         at += sizeof(id)) {
+        memcpy(&id, data->bytes.data + at, sizeof(id));
+        PL_CHECK(pl_map_set(&generations, wire_buffer_slot(id) + UINT64_C(1),
+                            (void *)((uintptr_t)wire_buffer_generation(id) + 1)) ==
+                 PLASMON_OK);
     }
+    pl_list_for_each(pos, &device->buffers) {
+        struct head_buffer *buffer = pl_container_of(pos, struct head_buffer, device_link);
+        uintptr_t generation =
+            (uintptr_t)pl_map_get(&generations, wire_buffer_slot(buffer->id) + UINT64_C(1));
+
+        if (generation == (uintptr_t)wire_buffer_generation(buffer->id) + 1) {
+            pl_list_add_tail(&device->relief_row, &buffer->row_link);
+        }
+    }
+    pl_map_finish(&generations);
 }
 
 void head_relief_answered(struct head_core *core, struct head_device *device,
@@ -465,6 +470,9 @@ void head_relief_answered(struct head_core *core, struct head_device *device,
 
 void head_relief_cancel(struct head_core *core, struct head_device *device)
 {
+    if (device->relief.request != 0 && device->relief.buffer == NULL) {
+        device->relief_asked = 0; /* nobody has answered */
+    }
     order_over(core, device, false);
 }
 

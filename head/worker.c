@@ -93,7 +93,6 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     device->resting     = PL_VEC_INIT(uint32_t);
     device->early       = PL_VEC_INIT(struct head_bytes);
     device->out_free    = PL_VEC_INIT(uint64_t);
-    device->relief_row  = PL_VEC_INIT(uint64_t);
     device->out_retire  = PL_VEC_INIT(uint64_t);
     pl_list_init(&device->ending);
     device->out_cancel        = PL_VEC_INIT(uint64_t);
@@ -106,6 +105,7 @@ static struct head_device *device_create(struct head_core *core, const char *hos
     pl_list_init(&device->buffers);
     pl_list_init(&device->recent);
     pl_list_init(&device->loose);
+    pl_list_init(&device->relief_row);
     return device;
 }
 
@@ -214,7 +214,6 @@ void head_device_destroy(struct head_device *device)
     pl_vec_finish(&device->generations);
     pl_vec_finish(&device->resting);
     pl_vec_finish(&device->out_free);
-    pl_vec_finish(&device->relief_row);
     pl_vec_finish(&device->out_retire);
     pl_vec_finish(&device->out_cancel);
     pl_vec_finish(&device->out_graph_free);

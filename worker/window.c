@@ -6,7 +6,7 @@
  */
 #include "worker/core_int.h"
 
-/* Of so many buffers: the head looks for each of them among all that it has. */
+/* Of so many buffers: they go one after the other (head/relief.c takes no more, either). */
 #define WINDOW_MAX 64u
 
 static bool may_go(void *user, uint64_t offset)

@@ -1254,6 +1254,67 @@ TEST(a_worker_that_knows_of_nothing_side_by_side_is_asked_once)
     end();
 }
 
+/* .. and nothing is copied for it. */
+TEST(what_lies_side_by_side_is_dropped_where_it_may_be)
+{
+    static const uint64_t last = 114;
+    uint64_t row[2];
+
+    begin(50, false);
+    make(1, 14);
+    settle();
+    call(20, &last, 1, PLASMON__V1__MODE__MODE_IN);
+    starved(device->seq_last, 2 * VALUE); /* for which 101 and 102 were dropped */
+    ASSERT_TRUE(copied(103) && copied(106) && !copied(107));
+    row[0] = place_of(105);
+    row[1] = place_of(106);
+    answered(PLASMON_EDEVMEM, row, 2);
+    ASSERT_TRUE(buffer_of(105) == NULL && buffer_of(106) == NULL);
+    ASSERT_TRUE(buffer_of(103) != NULL && buffer_of(104) != NULL);
+    ASSERT_TRUE(device->relief.request != 0 && device->relief.buffer == NULL);
+    relieved(PLASMON_EAGAIN); /* it was enough */
+    ASSERT_EQ(spill->relieved, 0);
+    settle();
+    end();
+}
+
+/* It had sent nothing of the launch on. */
+static void restart_worker(void)
+{
+    Plasmon__V1__WorkerHello hello = PLASMON__V1__WORKER_HELLO__INIT;
+    struct pl_err err              = {0};
+    uint32_t index;
+
+    hello.host        = (char *)(uintptr_t) "a";
+    hello.node        = (char *)(uintptr_t) "a";
+    hello.incarnation = device->incarnation + 1;
+    hello.kind        = device->kind;
+    hello.bytes_total = device->bytes_total;
+    hello.received    = device->seq_oldest - 1;
+    hello.enqueued    = device->seq_oldest - 1;
+    ASSERT_OK(head_core_worker_up(core, &hello, &index, &err));
+    ASSERT_EQ(index, device->index);
+    head_core_flush(core);
+    head_core_check(core);
+}
+
+TEST(a_worker_that_followed_a_dead_one_is_asked_anew)
+{
+    uint64_t row;
+
+    starve_of_more();
+    restart_worker();
+    ASSERT_EQ(device->relief.request, 0);
+    starved(device->seq_last, 2 * VALUE);
+    ASSERT_TRUE(device->relief.request != 0 && device->relief.buffer == NULL);
+    row = place_of(105);
+    answered(PLASMON_EDEVMEM, &row, 1);
+    slab_made_for(105);
+    relieved(PLASMON_EAGAIN);
+    settle();
+    end();
+}
+
 TEST(and_only_when_nothing_is_left_it_fails)
 {
     starve_one();
