@@ -579,10 +579,7 @@ plasmon_status_t plasmon_graph_end(struct plasmon_client *client,
 /* No launch will write what was made inside, where none has. */
 static void never_launched(struct plasmon_graph *graph, struct root *root)
 {
-    struct failure *never = failure_create(
-        PLASMON_EGRAPH, 0,
-        "the ref is made by a recorded graph that was released before it was "
-        "launched, so it will never have a value: record it again");
+    struct failure *never = failure_create(PLASMON_EGRAPH, 0, NEVER_LAUNCHED);
 
     root_failures_replace(root, graph->empty, never);
     failure_release(never);

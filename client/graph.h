@@ -76,11 +76,14 @@ plasmon_status_t graph_record_locked(struct plasmon_graph *graph, struct submit 
                                      bool with_task_ref) PL_MUST_CHECK;
 /*
  * May the calling thread use the root? Not what another thread's recording makes, nor outside of
- * the recording.
+ * the recording, nor when that was thrown away.
  */
 plasmon_status_t graph_check_use(const struct plasmon_client *client,
                                  const struct root *root, struct pl_err *err) PL_MUST_CHECK;
-/* For what wants a value of it, and is never recorded. EGRAPH while a recording goes on that makes it. */
+/*
+ * For what wants a value of it, and is never recorded. EGRAPH while a recording goes on that makes
+ * it, or when that was thrown away.
+ */
 plasmon_status_t graph_check_content(const struct root *root,
                                      struct pl_err *err) PL_MUST_CHECK;
 void graphs_finish(struct plasmon_client *client);

@@ -568,10 +568,6 @@ TEST(the_one_hole_that_does_is_found_behind_many_that_are_too_small)
     store_arena_destroy(arena);
 }
 
-/*
- * The bar is a tenth of what is wanted (5 M/s), so that a busy machine or a sanitizer does not fail
- * it; the figure is printed.
- */
 /* ------------------------------------------------------------------------------ windows */
 
 static uint16_t owner[MODEL_UNITS]; /* live + 1 */
@@ -680,6 +676,12 @@ TEST(a_window_is_the_least_that_has_to_go)
     ASSERT_TRUE(found > 3);
 }
 
+/* -------------------------------------------------------------------------------- speed */
+
+/*
+ * The bar is a tenth of what is wanted (5 M/s), so that a busy machine or a sanitizer does not fail
+ * it; the figure is printed.
+ */
 TEST(alloc_and_free_take_well_under_two_microseconds)
 {
     enum { LIVE = 4096, PAIRS = 1000000 };
