@@ -14,16 +14,29 @@ static bool may_go(void *user, uint64_t offset)
     return pl_map_get(user, offset + 1) != NULL;
 }
 
-static void leave_out(const struct worker_core *core, struct pl_map *movable,
-                      const struct worker_launch *launch)
+static void leave_out(const struct worker_core *core, struct pl_map *movable, uint32_t slot,
+                      uint32_t generation)
+{
+    const struct store_entry *entry =
+        worker_buffer_find(core, core->config.host_device, slot, generation);
+
+    if (entry != NULL) {
+        (void)pl_map_remove(movable, entry->offset + 1);
+    }
+}
+
+static void leave_out_all(const struct worker_core *core, struct pl_map *movable,
+                          const struct worker_launch *launch)
 {
     for (uint32_t i = 0; i < launch->operand_count; i++) {
-        const struct worker_operand *operand = &launch->operands[i];
-        const struct store_entry *entry      = worker_buffer_find(
-                 core, core->config.host_device, operand->slot, operand->generation);
+        leave_out(core, movable, launch->operands[i].slot, launch->operands[i].generation);
+    }
+    for (uint32_t i = 0; i < launch->piece_count; i++) {
+        uint64_t src = launch->pieces[i].src;
 
-        if (entry != NULL) {
-            (void)pl_map_remove(movable, entry->offset + 1);
+        if (worker_host_device_of(core, wire_buffer_device(src)) ==
+            core->config.host_device) {
+            leave_out(core, movable, wire_buffer_slot(src), wire_buffer_generation(src));
         }
     }
 }
@@ -44,7 +57,7 @@ static plasmon_status_t movable_find(const struct worker_core *core, struct pl_m
     for (const struct worker_launch *launch = core->queue.first; launch != NULL;
          launch                             = launch->next) {
         if (launch->kind != PLASMON__V1__LAUNCH_KIND__LAUNCH_GET_HOST) {
-            leave_out(core, movable, launch);
+            leave_out_all(core, movable, launch);
         }
     }
     return status;

@@ -643,6 +643,12 @@ TEST(who_asks_is_told_what_lies_side_by_side)
     ASSERT_OK(fake_send(fake, &launch)); /* behind it, and names one of these */
     relieve(fake, 9, 0, 0);
     ASSERT_STR(fake_reports(fake), "refused:7:EDEVMEM:1:2");
+    fake_launch_init(&launch, 11, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    fake_launch_fresh(&launch, 11, FAKE_CHUNK / 32);
+    fake_launch_piece(&launch, FAKE_BASE + FAKE_US, 1, FAKE_CHUNK / 32);
+    ASSERT_OK(fake_send(fake, &launch)); /* and one that copies from one of these */
+    relieve(fake, 9, 0, 0);
+    ASSERT_STR(fake_reports(fake), "refused:7:EDEVMEM:6:7");
     fake_destroy(fake);
 }
 
