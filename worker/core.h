@@ -216,9 +216,9 @@ struct worker_ops {
     /*
      * What is copied in this stream, which is one of copies, from now on comes from that device of
      * the host, whose engines may copy it; so many bytes next, for that launch. Own: from anywhere,
-     * and ours copy; bytes that come from other devices. words_late(): a copy that is put in next may begin before
-     * a word is written that was put in before it; it does not once settle() is put in between, in
-     * two operations at most. All NULL: it makes no difference.
+     * and ours copy; bytes that come from other devices. words_late(): a copy that is put in next
+     * may begin before a word is written that was put in before it; it does not once settle() is
+     * put in between, in two operations at most. All NULL: it makes no difference.
      */
     plasmon_status_t (*source)(void *user, uint32_t stream, uint32_t host_device,
                                uint64_t bytes, uint64_t seq);

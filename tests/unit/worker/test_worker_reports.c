@@ -79,6 +79,23 @@ TEST(what_was_refused_has_a_status_and_no_bytes)
     worker_report_batch_finish(&batch);
 }
 
+TEST(what_would_make_a_hole_is_said_with_a_status)
+{
+    static const uint64_t buffers[] = {7, UINT64_MAX};
+    struct worker_report_batch batch;
+    struct out out;
+
+    worker_report_batch_init(&batch);
+    worker_report_batch_refused(&batch, 9, PLASMON_EDEVMEM, buffers, PL_COUNT(buffers));
+    fill(&batch, &out);
+    ASSERT_EQ(out.frame.n_data, 1);
+    ASSERT_EQ(out.frame.data[0]->status, PLASMON_EDEVMEM);
+    ASSERT_EQ(out.frame.data[0]->bytes.len, sizeof(buffers));
+    ASSERT_EQ(memcmp(out.frame.data[0]->bytes.data, buffers, sizeof(buffers)), 0);
+    sent(&batch, &out);
+    worker_report_batch_finish(&batch);
+}
+
 TEST(data_goes_in_bounded_frames_and_ends_are_told_after_it)
 {
     static uint8_t megabyte[1 << 20];
