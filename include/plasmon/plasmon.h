@@ -510,7 +510,8 @@ struct plasmon_call {
  * answers EAGAIN instead.
  *
  * @return PLASMON_OK, EINVAL, ENOFUNCTION, EARITY, EDTYPE, ESHAPE, ERELEASED, EFOREIGN, ETOOBIG,
- *     ELIMIT, EAGAIN, ECLOSED, EFORKED.
+ *     ELIMIT, EAGAIN, ECLOSED, EFORKED; EGRAPH: a ref is made by what another thread records, or
+ *     by a recording that was thrown away.
  */
 PLASMON_API
 plasmon_status_t plasmon_submit(struct plasmon_client *client,
@@ -597,7 +598,10 @@ plasmon_status_t plasmon_graph_launch(struct plasmon_client *client,
                                       uint32_t binding_count,
                                       const struct plasmon_graph_scalar *scalars,
                                       uint32_t scalar_count, struct plasmon_ref **out_task);
-/** Let go; launches under way still run. While it records: throws the recording away. NULL is fine. */
+/**
+ * Let go; launches under way still run. While it records: throws the recording away. What it made
+ * answers EGRAPH for good if it was never launched. NULL is fine.
+ */
 PLASMON_API
 plasmon_status_t plasmon_graph_release(struct plasmon_client *client,
                                        struct plasmon_graph *graph);

@@ -1139,11 +1139,8 @@ static void relieved(plasmon_status_t status)
 
 static const uint64_t oldest_value = 101;
 
-/*
- * Eight values; a call that uses the last one finds no memory for its scratch, and the first is to
- * go for it.
- */
-static void starve_one(void)
+/* Eight values; a call that uses the last one finds no memory for its scratch. */
+static void starve(uint64_t bytes)
 {
     static const uint64_t last = 108;
 
@@ -1151,7 +1148,13 @@ static void starve_one(void)
     make(1, 8);
     settle();
     call(20, &last, 1, PLASMON__V1__MODE__MODE_IN);
-    starved(device->seq_last, VALUE);
+    starved(device->seq_last, bytes);
+}
+
+/* The first is to go for it. */
+static void starve_one(void)
+{
+    starve(VALUE);
     ASSERT_EQ(device->relief.request, 0); /* there is no host memory yet */
     ASSERT_EQ(device->starved_seq, device->seq_last);
     slab_made();
@@ -1188,16 +1191,10 @@ static uint64_t place_of(uint64_t ref)
     return wire_buffer(0, wire_buffer_slot(id), wire_buffer_generation(id));
 }
 
-/* Eight values of which the last is in use; one that wants more than any of them. */
+/* It wants more than any of them. */
 static void starve_of_more(void)
 {
-    static const uint64_t last = 108;
-
-    begin(0, false);
-    make(1, 8);
-    settle();
-    call(20, &last, 1, PLASMON__V1__MODE__MODE_IN);
-    starved(device->seq_last, 2 * VALUE);
+    starve(2 * VALUE);
     ASSERT_TRUE(device->relief.request != 0 && device->relief.buffer == NULL); /* asked */
 }
 
