@@ -75,6 +75,28 @@ static void open_all(struct worker_sources *sources)
     show(sources, STORE_ENGINES_OPENS);
 }
 
+/* Who reads by its own engine is in the way of those who have that one write for them. */
+static bool somebody_opens(const struct worker_sources *sources)
+{
+    for (uint32_t i = 0; i < sources->shared->host_device_count; i++) {
+        uint32_t engines =
+            __atomic_load_n(&sources->shared->tables[i]->engines, __ATOMIC_RELAXED);
+
+        if (is_sibling(sources, i) &&
+            (engines == STORE_ENGINES_OPENS || engines == STORE_ENGINES_OPENED)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* So many, and it is time. */
+static uint64_t bytes_much(const struct worker_sources *sources)
+{
+    return sources->always || somebody_opens(sources) ? WORKER_SOURCES_SOON_BYTES
+                                                      : WORKER_SOURCES_BYTES;
+}
+
 /* It has made some large copies: whether it will open what it needs, which is seen at once, and when. */
 static void decide(struct worker_sources *sources)
 {
@@ -91,7 +113,7 @@ static void decide(struct worker_sources *sources)
                 "has those of the others make them, which takes %llu MiB of each of %u",
                 (unsigned long long)(DEVICE_ENGINES_BYTES >> 20), others);
         show(sources, STORE_ENGINES_REFUSES);
-    } else if (sources->always || sources->copied >= WORKER_SOURCES_BYTES) {
+    } else if (sources->copied >= bytes_much(sources)) {
         open_all(sources);
     }
 }

@@ -17,7 +17,8 @@
  * worker has sources copy only while nobody on its host makes large copies by engines of its own.
  * Each shows in its table (struct store_table) how it stands:
  *
- *   IDLE     it has made few large copies, or none
+ *   IDLE     it has made few large copies, or none; few are fewer when another one OPENS or has
+ *            OPENED, for what it reads is in that one's way
  *   OPENS    it makes them by its own engines, and opens what it needs to leave that
  *   OPENED   it can leave it, and does while nobody OPENS or REFUSES
  *   REFUSES  it cannot: a GPU has no room, or there are too many others, one is for one process, or
@@ -45,7 +46,10 @@
 #include "device/device.h"
 #include "worker/shared.h"
 
-/* large copies: so many, and it OPENS; and so many, and it does already or REFUSES */
+/*
+ * Large copies: so many, and it OPENS; after so many it REFUSES, or OPENS already, with
+ * PLASMON_SOURCE_ENGINES=1 or when another one of the host has.
+ */
 #define WORKER_SOURCES_BYTES      (UINT64_C(256) << 30)
 #define WORKER_SOURCES_SOON_BYTES (UINT64_C(64) << 20)
 

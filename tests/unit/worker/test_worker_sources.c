@@ -315,6 +315,28 @@ TEST(what_takes_a_while_to_pay_is_opened_late)
     scene_end(&scene);
 }
 
+/* Else the two would take turns in an engine for hundreds of GiB, also after a death. */
+TEST(who_copies_some_follows_those_who_copy_much)
+{
+    static const enum store_engines alone[]  = {STORE_ENGINES_IDLE, STORE_ENGINES_REFUSES},
+                                    follow[] = {STORE_ENGINES_OPENS, STORE_ENGINES_OPENED};
+    struct scene scene;
+
+    ASSERT_EQ(setenv("FAKE_CUDA_LARGE", "1", 1), 0);
+    for (size_t i = 0; i < PL_COUNT(follow); i++) {
+        scene_begin_told(&scene, DEVICE_CPU, NULL);
+        scene.shared.tables[B]->engines = alone[i];
+        for (int k = 0; k < 4; k++) {
+            ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), US);
+        }
+        ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
+        scene.shared.tables[B]->engines = follow[i];
+        (void)worker_sources_engines(&scene.sources, B, LARGE, 1);
+        ASSERT_TRUE(shown(&scene) != STORE_ENGINES_IDLE);
+        scene_end(&scene);
+    }
+}
+
 TEST(a_device_says_whether_the_multi_process_service_has_it)
 {
     struct scene scene;
