@@ -29,11 +29,11 @@
  * all.
  *
  * ONE AT A TIME. Work in an engine that waits for a word seems to keep it for a while from other
- * processes, whose work does not wait. Of two GPUs nobody else has any: each one's engine copies for
- * the other one. Of more several may want the same: where two of four workers had one engine write
- * for a chain, that took 13 times as long (docs/transfers.md). So there each shows for which engine
- * its last launch is (engine_used), and who finds that somebody else has work in the one that it
- * wants reads, and has all read for a tenth of a second.
+ * processes, whose work does not wait: where two workers shared one, a chain took 13 times as long
+ * (docs/transfers.md). Of two GPUs nobody shares: each one's engine copies for the other one. Of more
+ * several may want the same to write. So there each shows for which engine its last launch is
+ * (engine_used), and who finds that somebody else has work in the one that it wants reads, and has
+ * all read for a tenth of a second.
  *
  * Each decides by itself, for each copy, and a decision that is a moment old costs time and nothing
  * else. A device that is gone counts as IDLE; the next worker of one that died begins there.
