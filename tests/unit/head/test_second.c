@@ -559,15 +559,21 @@ TEST(in_memory_of_a_host_without_devices_it_cannot_be_read_and_says_so)
     end();
 }
 
+/* Of value 1, in the host memory of both hosts. */
+static void two_copies(void)
+{
+    begin("AB");
+    put(1, 0, true);
+    settle();
+    fill(101, 1);
+    fill(201, 0);
+    ASSERT_STR(where(1), "BA");
+}
+
 TEST(of_two_copies_in_host_memory_the_one_is_read_whose_host_has_a_device)
 {
     for (uint32_t lost = 0; lost < 2; lost++) {
-        begin("AB");
-        put(1, 0, true);
-        settle();
-        fill(101, 1);
-        fill(201, 0);
-        ASSERT_STR(where(1), "BA");
+        two_copies();
         lose_device(lost == 0 ? "a" : "b", 0);
         settle();
         call(1, 1 - lost, PLASMON__V1__MODE__MODE_IN);
@@ -581,12 +587,7 @@ TEST(of_two_copies_in_host_memory_the_one_is_read_whose_host_has_a_device)
 TEST(of_two_copies_in_host_memory_the_one_is_read_that_is_on_the_same_host)
 {
     for (uint32_t reader = 0; reader < 2; reader++) {
-        begin("AB");
-        put(1, 0, true);
-        settle();
-        fill(101, 1);
-        fill(201, 0);
-        ASSERT_STR(where(1), "BA");
+        two_copies();
         release(101, 16);
         release(201, 16);
         call(1, reader, PLASMON__V1__MODE__MODE_IN);

@@ -301,25 +301,43 @@ TEST(who_writes_rubbish_loses_his_stream_and_only_that)
     peer_pair_stop(&other);
 }
 
-static void come_again(void *user)
+struct said {
+    struct peer_end *by;
+    unsigned signal;
+};
+
+static void say(void *user)
 {
-    struct rpc_stream_grpc *stream = grpc_of(user);
+    const struct said *said        = user;
+    struct rpc_stream_grpc *stream = grpc_of(said->by);
 
     pl_mutex_lock(&stream->lock);
-    stream->shm->signals |= 1u << RPC_SHM_COME;
+    stream->shm->signals |= 1u << said->signal;
     rpc_stream_kick_locked(stream);
     pl_mutex_unlock(&stream->lock);
 }
 
-TEST(who_comes_a_second_time_loses_his_stream)
+/* What nobody says when it has come about. */
+static void signal_ends_the_stream(unsigned signal)
 {
     struct peer_pair pair;
+    struct said said = {.by = &pair.client, .signal = signal};
 
     start_open(&pair, PEER_UNIX);
-    peer_run_on(pair.client_loop, come_again, &pair.client);
+    peer_run_on(pair.client_loop, say, &said);
     peer_end_wait(&pair.client, &pair.client.closed, 1, 5000);
     ASSERT_STATUS(pair.client.status, PLASMON_EMALFORMED);
     peer_pair_stop(&pair);
+}
+
+TEST(who_comes_a_second_time_loses_his_stream)
+{
+    signal_ends_the_stream(RPC_SHM_COME);
+}
+
+TEST(who_leaves_when_it_has_come_about_loses_his_stream)
+{
+    signal_ends_the_stream(RPC_SHM_LEAVE);
 }
 
 /* A message by gRPC that has no place in the ring: its sender has forgotten what he switched to. */
@@ -883,27 +901,6 @@ TEST(who_cannot_come_leaves_his_place_to_others)
     check_place_free(&pair);
     peer_pair_stop(&pair);
     ASSERT_EQ(pair.served.status, PLASMON_OK);
-}
-
-static void leave_now(void *user)
-{
-    struct rpc_stream_grpc *stream = grpc_of(user);
-
-    pl_mutex_lock(&stream->lock);
-    stream->shm->signals |= 1u << RPC_SHM_LEAVE;
-    rpc_stream_kick_locked(stream);
-    pl_mutex_unlock(&stream->lock);
-}
-
-TEST(who_leaves_when_it_has_come_about_loses_his_stream)
-{
-    struct peer_pair pair;
-
-    start_open(&pair, PEER_UNIX);
-    peer_run_on(pair.client_loop, leave_now, &pair.client);
-    peer_end_wait(&pair.client, &pair.client.closed, 1, 5000);
-    ASSERT_STATUS(pair.client.status, PLASMON_EMALFORMED);
-    peer_pair_stop(&pair);
 }
 
 TEST_MAIN()

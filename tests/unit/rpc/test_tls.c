@@ -383,32 +383,19 @@ static plasmon_status_t call_several(struct cluster *cluster,
         err);
 }
 
-TEST(of_several_heads_the_first_is_taken_by_its_own_name)
+TEST(of_several_heads_each_is_taken_by_its_own_name)
 {
-    struct cluster cluster;
-    struct pl_err err = {0};
+    const struct trust_request one = {
+        .name = "one", .roles = TRUST_ROLE_HEAD, .hosts = {"127.0.0.1"}};
 
-    ASSERT_OK(call_several(&cluster,
-                           &(struct trust_request){.name  = "one",
-                                                   .roles = TRUST_ROLE_HEAD,
-                                                   .hosts = {"127.0.0.1"}},
-                           true, false, &err));
-    ASSERT_EQ(cluster.seen.roles, TRUST_ROLE_CLIENT);
-    cluster_stop(&cluster);
-}
+    for (int first = 0; first < 2; first++) { /* and the one that stands by */
+        struct cluster cluster;
+        struct pl_err err = {0};
 
-TEST(and_the_one_that_stands_by)
-{
-    struct cluster cluster;
-    struct pl_err err = {0};
-
-    ASSERT_OK(call_several(&cluster,
-                           &(struct trust_request){.name  = "one",
-                                                   .roles = TRUST_ROLE_HEAD,
-                                                   .hosts = {"127.0.0.1"}},
-                           false, false, &err));
-    ASSERT_EQ(cluster.seen.roles, TRUST_ROLE_CLIENT);
-    cluster_stop(&cluster);
+        ASSERT_OK(call_several(&cluster, &one, first, false, &err));
+        ASSERT_EQ(cluster.seen.roles, TRUST_ROLE_CLIENT);
+        cluster_stop(&cluster);
+    }
 }
 
 TEST(but_none_by_a_name_that_is_not_in_the_list)
