@@ -52,7 +52,7 @@ void worker_sources_init(struct worker_sources *sources, struct device *device,
         .wanted = text == NULL || strcmp(text, "0") != 0,
         .always = text != NULL && strcmp(text, "1") == 0,
     };
-    show(sources, STORE_ENGINES_IDLE);
+    show(sources, sources->wanted ? STORE_ENGINES_IDLE : STORE_ENGINES_REFUSES);
     __atomic_store_n(&own_table(sources)->reads_until_ns, 0, __ATOMIC_RELAXED);
     for (uint32_t i = 0; i < STORE_HOST_DEVICE_MAX; i++) {
         __atomic_store_n(&own_table(sources)->engine_used[i], 0, __ATOMIC_RELAXED);
@@ -172,7 +172,7 @@ static void count_small(struct worker_sources *sources, uint64_t bytes)
 
 enum store_engines worker_sources_stand(const struct worker_sources *sources)
 {
-    enum store_engines stand = sources->wanted ? sources->state : STORE_ENGINES_REFUSES;
+    enum store_engines stand = sources->state;
 
     for (uint32_t i = 0;
          stand != STORE_ENGINES_IDLE && i < sources->shared->host_device_count; i++) {

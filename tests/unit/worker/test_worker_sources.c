@@ -359,7 +359,7 @@ TEST(nobody_does_who_must_not)
         ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), US);
         ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE, 1), US);
     }
-    ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_REFUSES); /* which the others see */
     ASSERT_EQ(scene.shared.tables[US]->reads_until_ns, 0);
     ASSERT_EQ(device_engines_state(scene.device, B), DEVICE_ENGINES_CLOSED);
     scene_end(&scene);
