@@ -343,13 +343,36 @@ static void refused(struct look *look, const struct candidate *candidate,
     }
 }
 
+/*
+ * A copy of the box there, which counts as the others do. false: *out_why, and *out_failure has a
+ * text or is NULL.
+ */
+static bool copy_onto(struct head_core *core, struct head_array *array,
+                      const struct pl_box *box, uint64_t bytes, struct head_device *to,
+                      enum head_drain_why *out_why, struct head_failure **out_failure)
+{
+    struct head_buffer *copy;
+
+    *out_failure = NULL;
+    if (!head_spill_obtain(core, to, head_spill_rounded(bytes))) {
+        *out_why = HEAD_DRAIN_NO_ROOM;
+        return false;
+    }
+    copy = head_move_read(core, array, box, to, false, out_failure);
+    if (copy == NULL) {
+        *out_why = HEAD_DRAIN_REFUSED;
+        return false;
+    }
+    head_buffer_replica_set(copy, false);
+    head_buffer_release(core, copy);
+    return true;
+}
+
 static void move(struct look *look, const struct candidate *candidate)
 {
-    uint64_t bytes               = head_spill_rounded(candidate->bytes);
-    struct head_failure *failure = NULL;
+    struct head_failure *failure;
     enum head_drain_why why;
     struct head_device *to;
-    struct head_buffer *copy;
 
     head_spill_plan_begin(look->core);
     head_spill_keep(look->core, candidate->array, &candidate->box);
@@ -357,25 +380,18 @@ static void move(struct look *look, const struct candidate *candidate)
         look->report.objects_moving++; /* it lay on two devices of the node */
         return;
     }
-    to = target(look, candidate->from, bytes, &why);
+    to = target(look, candidate->from, head_spill_rounded(candidate->bytes), &why);
     if (to == NULL) { /* those before it took it */
         refused(look, candidate, why, NULL);
         return;
     }
     look->obtainable[to->index] = UINT64_MAX;
-    if (!head_spill_obtain(look->core, to, bytes)) {
-        refused(look, candidate, HEAD_DRAIN_NO_ROOM, NULL);
-        return;
-    }
-    copy =
-        head_move_read(look->core, candidate->array, &candidate->box, to, false, &failure);
-    if (copy == NULL) {
-        refused(look, candidate, HEAD_DRAIN_REFUSED, failure->text);
+    if (!copy_onto(look->core, candidate->array, &candidate->box, candidate->bytes, to,
+                   &why, &failure)) {
+        refused(look, candidate, why, failure != NULL ? failure->text : NULL);
         head_failure_release(failure);
         return;
     }
-    head_buffer_replica_set(copy, false);
-    head_buffer_release(look->core, copy);
     look->report.objects_moving++;
 }
 
@@ -420,20 +436,14 @@ struct head_device *head_drain_onward(struct head_core *core,
 void head_drain_go_on(struct head_core *core, struct head_array *array,
                       struct head_device *to)
 {
-    struct head_failure *failure = NULL;
     uint64_t bytes =
         (uint64_t)pl_box_elements(&array->extent) * pl_dtype_bytes(array->shape.dtype);
-    struct head_buffer *copy = NULL;
+    struct head_failure *failure;
+    enum head_drain_why unused;
 
     head_spill_plan_begin(core);
     head_spill_keep(core, array, &array->extent);
-    if (head_spill_obtain(core, to, head_spill_rounded(bytes))) {
-        copy = head_move_read(core, array, &array->extent, to, false, &failure);
-    }
-    if (copy != NULL) {
-        head_buffer_replica_set(copy, false);
-        head_buffer_release(core, copy);
-    }
+    (void)copy_onto(core, array, &array->extent, bytes, to, &unused, &failure);
     head_failure_release(failure); /* the next look tries again */
 }
 
