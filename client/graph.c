@@ -576,18 +576,10 @@ plasmon_status_t plasmon_graph_end(struct plasmon_client *client,
 
 /* ------------------------------------------------------------------------------ release */
 
-/* No launch will write what was made inside, where none has. */
-static void never_launched(struct plasmon_graph *graph, struct root *root)
-{
-    struct failure *never = failure_create(PLASMON_EGRAPH, 0, NEVER_LAUNCHED);
-
-    root_failures_replace(root, graph->empty, never);
-    failure_release(never);
-}
-
 static void release_locked(struct plasmon_client *client, struct plasmon_graph *graph)
 {
     Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
+    struct failure *never           = failure_create(PLASMON_EGRAPH, 0, NEVER_LAUNCHED);
 
     fields.n_graph_release = 1;
     fields.graph_release   = &graph->id;
@@ -602,12 +594,14 @@ static void release_locked(struct plasmon_client *client, struct plasmon_graph *
         }
         if (root->inside) {
             root->root->recording = graph->ended ? 0 : ROOT_NEVER_RECORDED;
-            never_launched(graph, root->root);
+            /* no launch will write it, where none has */
+            root_failures_replace(root->root, graph->empty, never);
         }
         if (refs_find(&client->refs, root->hold, &slot, &unused) == PLASMON_OK) {
             client_close_ref_locked(client, root->hold, slot);
         }
     }
+    failure_release(never);
     if (request_send_locked(client, NULL, FRAME_GRAPH_RELEASE, &fields) != PLASMON_OK) {
         pl_debug("client", "graph %llu goes with the session",
                  (unsigned long long)graph->id);
