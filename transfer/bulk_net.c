@@ -161,8 +161,8 @@ plasmon_status_t bulk_listen(const char *listen_on, uint16_t port_first, uint16_
                             "%s cannot be listened on: %s", listen_on, strerror(error))
                : pl_err_set(err, pl_status_from_errno(error),
                             "no port from %u to %u of %s can be listened on: %s; each "
-                            "device takes "
-                            "one, so give the store more or others (--bulk-ports)",
+                            "device takes one, so give the store more or others "
+                            "(--bulk-ports)",
                             port_first, port_last, listen_on, strerror(error));
 }
 
