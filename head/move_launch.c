@@ -162,6 +162,9 @@ void head_move_start_some(struct head_core *core, struct head_buffer *dst,
             head_devices_begin(core); /* it moves while the rest is worked out */
         }
     }
+    if (pieces->count - together > GO_PARTS) { /* the first one is soon over */
+        head_device_flush(core, dst->device);
+    }
 }
 
 /* How often what this one gets could be passed on from device to device. */
