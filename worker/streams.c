@@ -298,7 +298,12 @@ static uint32_t send_stream(struct worker_core *core, const struct worker_launch
  * Smaller ones gain more by the word that is written beside the next copy (16 MiB: 890 and 865).
  *
  * WHOSE ENGINES. The device that the bytes come from may copy them (ops->source). A stream that
- * goes from one to another pays some microseconds, so that is for large copies.
+ * goes from one to another pays some microseconds, so that is for large copies. That one's engine
+ * goes on with a stream as long as it has work, so two streams do not take turns there: all that
+ * one holds comes before what the other does. Who passes an array on while it comes needs its parts
+ * in their order, so they follow each other in one stream. (In two, a third device of a chain that
+ * put one part in another stream than those before it had each wait for half of the array: 1 GiB to
+ * three others 3.9 to 4.1 ms in place of 3.3, one time in eight.)
  */
 #define SOURCE_PART 16u /* of large_copy_bytes, in one piece: less may be a kernel's */
 
@@ -347,6 +352,14 @@ static bool by_sources(struct worker_core *core, const struct worker_launch *lau
            !(worker_launch_is_joint(launch) && worker_pair_usable(core, launch));
 }
 
+/* Both copy from the same array. */
+static bool is_next_part(const struct worker_launch *last,
+                         const struct worker_launch *launch)
+{
+    return last->kind == PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY && last->piece_count == 1 &&
+           launch->piece_count == 1 && last->pieces[0].src == launch->pieces[0].src;
+}
+
 static uint32_t copy_stream(struct worker_core *core, struct worker_launch *launch)
 {
     const uint32_t first = stream_of_role(core, WORKER_STREAM_COPY);
@@ -360,8 +373,10 @@ static uint32_t copy_stream(struct worker_core *core, struct worker_launch *laun
     if (copied.bytes < core->config.large_copy_bytes) {
         return best;
     }
-    if (last != NULL && (copied.from == FROM_SEVERAL || copied.from != core->copied_from) &&
-        (worker_inputs_done(core, last) || !worker_inputs_done(core, launch))) {
+    if (last != NULL &&
+        (copied.from == FROM_SEVERAL || copied.from != core->copied_from
+             ? worker_inputs_done(core, last) || !worker_inputs_done(core, launch)
+             : is_next_part(last, launch) && worker_stream_words_late(core, behind))) {
         best = behind;
     }
     core->copied_from = copied.from;

@@ -965,6 +965,29 @@ TEST(large_copies_may_be_made_by_the_device_that_they_come_from_and_so_may_their
     fake_destroy(fake);
 }
 
+/* Who reads them while they come needs them so; its engine would take one stream after the other. */
+TEST(parts_of_an_array_that_its_device_writes_come_in_their_order)
+{
+    struct pl_shape frame = {.dtype = PL_F32, .ndim = 1, .dim = {LARGE_COPY}};
+    struct fake *fake     = fake_create();
+    struct fake_launch copy;
+
+    fake->tells_sources = true;
+    ASSERT_EQ(large_copy(fake, 1, 2, 0), 0);
+    for (uint64_t seq = 2; seq < 5; seq++) {
+        ASSERT_EQ(large_copy(fake, seq, 2, 0), 0);
+    }
+    store_table_alloc(fake->tables[2], 31, 1, 256, &frame, 0, 1);
+    store_table_seal(fake->tables[2], 31);
+    fake_launch_init(&copy, 5, PLASMON__V1__LAUNCH_KIND__LAUNCH_COPY);
+    fake_launch_fresh(&copy, 5, LARGE_COPY);
+    fake_launch_piece(&copy, FAKE_BASE + 2, 31, LARGE_COPY);
+    ASSERT_OK(fake_send(fake, &copy)); /* another array, beside it, .. */
+    ASSERT_EQ(store_ring_stream(fake->timelines[FAKE_US]->ring[5]) - FAKE_RUN_STREAMS, 3);
+    ASSERT_EQ(large_copy(fake, 6, 2, 0), 3); /* .. and what is not its next part */
+    fake_destroy(fake);
+}
+
 /* Each piece from where it lies. */
 TEST(a_large_copy_of_several_devices_is_made_by_each_of_them)
 {
