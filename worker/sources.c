@@ -13,9 +13,10 @@
 #define SMALL_BYTES  (UINT64_C(1) << 30)
 #define WINDOW_NS    UINT64_C(100000000)
 #define COUNTS_NS    UINT64_C(1000000000)
+#define PAUSE_MAX_NS UINT64_C(3200000000)
 #define KERNEL_BYTES (UINT64_C(256) << 10) /* no engine's (device/cuda/copy.c) */
 #define MEMORY_PART  32u
-#define OTHERS_MAX   1u /* more is yet to be measured (docs/transfers.md) */
+#define OTHERS_MAX   3u /* more is yet to be measured (docs/transfers.md) */
 
 static struct store_table *own_table(const struct worker_sources *sources)
 {
@@ -90,10 +91,12 @@ static bool somebody_opens(const struct worker_sources *sources)
     return false;
 }
 
-/* So many, and it is time. */
-static uint64_t bytes_much(const struct worker_sources *sources)
+/* So many, and it is time; `rests`: all others have time, too. */
+static uint64_t bytes_much(const struct worker_sources *sources, bool rests)
 {
     return sources->always || somebody_opens(sources) ? WORKER_SOURCES_SOON_BYTES
+           : rests                                    ? WORKER_SOURCES_REST_BYTES
+           : sources->several                         ? WORKER_SOURCES_SEVERAL_BYTES
                                                       : WORKER_SOURCES_BYTES;
 }
 
@@ -113,7 +116,7 @@ static void decide(struct worker_sources *sources)
                 "has those of the others make them, which takes %llu MiB of each of %u",
                 (unsigned long long)(DEVICE_ENGINES_BYTES >> 20), others);
         show(sources, STORE_ENGINES_REFUSES);
-    } else if (sources->copied >= bytes_much(sources)) {
+    } else if (sources->copied >= bytes_much(sources, false)) {
         open_all(sources);
     }
 }
@@ -155,11 +158,8 @@ static void have_all_read(struct worker_sources *sources, uint64_t until_ns)
 
 static void count_small(struct worker_sources *sources, uint64_t bytes)
 {
-    uint64_t now_ns = bytes > KERNEL_BYTES ? pl_now_ns() : 0;
+    uint64_t now_ns = pl_now_ns();
 
-    if (now_ns == 0) {
-        return;
-    }
     if (now_ns - sources->window_ns > WINDOW_NS) {
         sources->window_ns = now_ns;
         sources->small     = 0;
@@ -223,18 +223,40 @@ static bool others_use(const struct worker_sources *sources, uint32_t engine)
     return false;
 }
 
-/* That device's, or ours where others have work for it. Both by the host's numbers. */
-static uint32_t use_engine(struct worker_sources *sources, uint32_t engine, uint64_t seq)
+/*
+ * Two want it: all read for a while. Twice as long as the last time if that was not long ago, since
+ * whoever begins to write again has some copies wait for those that are read yet.
+ */
+static void take_turns(struct worker_sources *sources)
+{
+    uint64_t now_ns = pl_now_ns();
+    uint64_t until_ns =
+        __atomic_load_n(&own_table(sources)->reads_until_ns, __ATOMIC_RELAXED);
+
+    if (now_ns < until_ns) {
+        return;
+    }
+    sources->pause_ns = now_ns - until_ns > sources->pause_ns
+                            ? WINDOW_NS
+                            : pl_min_u64(2 * sources->pause_ns, PAUSE_MAX_NS);
+    have_all_read(sources, now_ns + sources->pause_ns);
+}
+
+/*
+ * Will others have copies in it, too? If not, ours for that launch are shown there. What others read
+ * by their own does not count, if it is large: they will write, too.
+ */
+static bool is_shared(struct worker_sources *sources, uint32_t engine, uint64_t seq)
 {
     if (!sources->several || sources->state != STORE_ENGINES_OPENED) {
-        return engine;
+        return false;
     }
     if (others_use(sources, engine)) {
-        have_all_read(sources, pl_now_ns() + WINDOW_NS);
-        engine = sources->shared->host_device;
+        take_turns(sources);
+        return true;
     }
     __atomic_store_n(&own_table(sources)->engine_used[engine], seq, __ATOMIC_RELAXED);
-    return engine;
+    return false;
 }
 
 /* Large: whose engine is to make it. */
@@ -261,21 +283,53 @@ uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_de
     uint32_t engine = sources->shared->host_device;
 
     if (sources->wanted && is_sibling(sources, host_device)) {
-        engine = wanted_engine(sources, host_device, bytes);
-    } else if (sources->wanted && host_device == engine) {
+        uint32_t other = wanted_engine(sources, host_device, bytes);
+
+        engine = other == engine || is_shared(sources, other, seq) ? engine : other;
+    } else if (sources->wanted && bytes > KERNEL_BYTES) {
         count_small(sources, bytes);
-    }
-    if (sources->wanted && bytes > KERNEL_BYTES) {
-        engine = use_engine(sources, engine, seq);
+        (void)is_shared(sources, engine, seq);
     }
     return engine == sources->shared->host_device
                ? device_get_info(sources->device)->ordinal
                : sources->shared->tables[engine]->ordinal;
 }
 
+/* For a moment now nothing has been given to a GPU of the host, and none has anything to do. */
+static bool host_rests(struct worker_sources *sources)
+{
+    const struct worker_shared *shared = sources->shared;
+    uint64_t now_ns = pl_now_ns(), launches = 0;
+    bool busy = false;
+
+    for (uint32_t i = 0; i < shared->host_device_count; i++) {
+        if (i == shared->host_device || is_sibling(sources, i)) {
+            /* Relaxed: what it leads to is only more or less welcome. */
+            uint64_t last =
+                __atomic_load_n(&shared->timelines[i]->enqueued, __ATOMIC_RELAXED);
+
+            launches += last;
+            busy =
+                busy || (last != 0 && store_timeline_point(shared->timelines[i], last, NULL,
+                                                           NULL) == STORE_POINT_ENQUEUED);
+        }
+    }
+    if (busy) {
+        sources->rests_since_ns = 0;
+    } else if (sources->rests_since_ns == 0 || launches != sources->rests_launches) {
+        sources->rests_since_ns = now_ns;
+    }
+    sources->rests_launches = launches;
+    return !busy && now_ns - sources->rests_since_ns >= WORKER_SOURCES_REST_NS;
+}
+
 void worker_sources_tick(struct worker_sources *sources)
 {
     if (sources->state == STORE_ENGINES_OPENS) {
         look(sources);
+    }
+    if (sources->state == STORE_ENGINES_IDLE &&
+        sources->copied >= bytes_much(sources, true) && host_rests(sources)) {
+        open_all(sources);
     }
 }

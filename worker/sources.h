@@ -2,13 +2,15 @@
  * Who copies between the GPUs of a host: the one that the bytes come from, or the one that wants
  * them (device/cuda/far.c says what is better in which).
  *
- * FOR WHO COPIES MUCH, since it costs memory of GPUs and a second or two (docs/transfers.md), and
- * where that is a thirty-second of a GPU's memory at most: the head's plan for a full device leaves
- * twice as much aside (head/spill.c). And where there are two GPUs: of more it is yet to be measured,
- * and of eight 56 contexts would be opened, which the driver makes one after the other. Nor under
- * NVIDIA's multi-process service, where a context on another GPU ends with an error of that one's
- * worker, and takes of the few that there may be. Much: what it costs comes back late, at 4 % of
- * what is copied both ways.
+ * FOR WHO COPIES MUCH, since it costs memory of GPUs and some seconds (docs/transfers.md), and where
+ * that is a thirty-second of a GPU's memory at most: the head's plan for a full device leaves twice
+ * as much aside (head/spill.c). And where there are four GPUs at most: of eight 56 contexts would be
+ * opened, which the driver makes one after the other. Nor under NVIDIA's multi-process service, where
+ * a context on another GPU ends with an error of that one's worker, and takes of the few that there
+ * may be. Much: what it costs comes back late, at 3 to 5 % of what is copied. Who has nothing to do
+ * pays less for it: while contexts are made what waits for other GPUs waits longer, and they are
+ * sooner made when these rest. So a worker that has made some large copies opens them when its whole
+ * host has rested for a moment, and only after many more beside work.
  * PLASMON_SOURCE_ENGINES=0: for nobody; 1: soon, whatever it costs, and however many there are.
  *
  * ALL OR NONE. An engine that two processes use takes turns between them, for longer than a copy:
@@ -31,9 +33,11 @@
  * ONE AT A TIME. Work in an engine that waits for a word seems to keep it for a while from other
  * processes, whose work does not wait: where two workers shared one, a chain took 13 times as long
  * (docs/transfers.md). Of two GPUs nobody shares: each one's engine copies for the other one. Of more
- * several may want the same to write. So there each shows for which engine its last launch is
- * (engine_used), and who finds that somebody else has work in the one that it wants reads, and has
- * all read for a tenth of a second.
+ * several may want the same to write. So there each shows for which engine its last launch is that
+ * another one's writes, or its own reads because it is not large (engine_used); and who finds that
+ * somebody else has work in the one that it wants reads, and has all read for a tenth of a second, or
+ * longer if that was not long ago. Large copies that were read by then do not count: their reader
+ * writes from now on, too, and if each waited for the other to end that nobody would ever begin.
  *
  * Each decides by itself, for each copy, and a decision that is a moment old costs time and nothing
  * else. A device that is gone counts as IDLE; the next worker of one that died begins there.
@@ -47,11 +51,16 @@
 #include "worker/shared.h"
 
 /*
- * Large copies: so many, and it OPENS; after so many it REFUSES, or OPENS already, with
- * PLASMON_SOURCE_ENGINES=1 or when another one of the host has.
+ * Large copies: so many, and it OPENS, which takes contexts on one other GPU, or on several; so many
+ * while the host rests; and after so many it REFUSES, or OPENS already, with PLASMON_SOURCE_ENGINES=1
+ * or when another one of the host has.
  */
-#define WORKER_SOURCES_BYTES      (UINT64_C(256) << 30)
-#define WORKER_SOURCES_SOON_BYTES (UINT64_C(64) << 20)
+#define WORKER_SOURCES_BYTES         (UINT64_C(256) << 30)
+#define WORKER_SOURCES_SEVERAL_BYTES (UINT64_C(16) << 40)
+#define WORKER_SOURCES_REST_BYTES    (UINT64_C(16) << 30)
+#define WORKER_SOURCES_SOON_BYTES    (UINT64_C(64) << 20)
+/* It rests: for so long nothing was given to its GPUs, and they have nothing to do. */
+#define WORKER_SOURCES_REST_NS UINT64_C(400000000)
 
 struct worker_sources {
     struct device *device;
@@ -60,8 +69,11 @@ struct worker_sources {
     bool always;
     bool several; /* more than two GPUs */
     uint64_t copied;
-    uint64_t window_ns;       /* since then .. */
-    uint64_t small;           /* .. so much was copied that is not large */
+    uint64_t window_ns;      /* since then .. */
+    uint64_t small;          /* .. so much was copied that is not large */
+    uint64_t pause_ns;       /* so long all read the last time that an engine was shared */
+    uint64_t rests_since_ns; /* the host, as it seems; with so many launches */
+    uint64_t rests_launches;
     enum store_engines state; /* as our table shows it */
 };
 
@@ -76,7 +88,10 @@ void worker_sources_init(struct worker_sources *sources, struct device *device,
  */
 uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_device,
                                 uint64_t bytes, uint64_t seq);
-/* Now and then: who has opened all is no longer one who OPENS, also when it copies nothing more. */
+/*
+ * Now and then: who has opened all is no longer one who OPENS, also when it copies nothing more; and
+ * when the host rests it is a good time to open.
+ */
 void worker_sources_tick(struct worker_sources *sources);
 /* As what it copies is copied now: what it could do counts only when all can. */
 enum store_engines worker_sources_stand(const struct worker_sources *sources);

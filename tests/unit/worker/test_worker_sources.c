@@ -198,7 +198,7 @@ TEST(an_engine_is_for_one_at_a_time_where_several_may_want_it)
         ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 13), B);
         put_in(&scene, other, 7);
         ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 14), US);
-        ASSERT_EQ(scene.shared.tables[US]->engine_used[US], 14);
+        ASSERT_EQ(scene.shared.tables[US]->engine_used[US], 0); /* that is for the moment */
         ASSERT_TRUE(all_read(&scene));
         ASSERT_EQ(worker_sources_engines(&scene.sources, C, LARGE, 15),
                   C); /* not that one */
@@ -212,6 +212,40 @@ TEST(an_engine_is_for_one_at_a_time_where_several_may_want_it)
     put_in(&scene, C, 9);
     ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE / 4, 17), US);
     ASSERT_TRUE(all_read(&scene));
+    end_of(&scene, C, 9);
+    ASSERT_EQ(worker_sources_engines(&scene.sources, US, LARGE / 4, 18), US);
+    ASSERT_EQ(scene.shared.tables[US]->engine_used[US], 18); /* it will be so again */
+    ASSERT_TRUE(!all_read(&scene));
+    scene_end(&scene);
+}
+
+/* All-to-all, say, wants every engine for several all the time. */
+TEST(who_shares_an_engine_again_and_again_reads_for_longer_each_time)
+{
+    const uint64_t ms = 1000000, least_ns = 100 * ms, most_ns = 3200 * ms;
+    uint64_t *until_ns, pause_ns = 0;
+    struct scene scene;
+
+    scene_begin(&scene, DEVICE_CUDA);
+    copy_until_open(&scene);
+    until_ns = &scene.shared.tables[US]->reads_until_ns;
+    others_show(&scene, STORE_ENGINES_OPENED, STORE_ENGINES_OPENED);
+    scene.shared.tables[C]->engine_used[B] = 7;
+    put_in(&scene, C, 7);
+    for (uint64_t wanted_ns = least_ns; wanted_ns <= 4 * most_ns; wanted_ns *= 2) {
+        uint64_t now_ns = pl_now_ns();
+
+        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 11), US);
+        ASSERT_TRUE(*until_ns >= now_ns + pl_min_u64(wanted_ns, most_ns));
+        ASSERT_TRUE(*until_ns <= pl_now_ns() + pl_min_u64(wanted_ns, most_ns));
+        pause_ns = *until_ns;
+        ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 12), US);
+        ASSERT_EQ(*until_ns, pause_ns); /* they read already */
+        *until_ns = pl_now_ns() - 1;    /* that is over */
+    }
+    *until_ns = pl_now_ns() - 2 * most_ns; /* long ago */
+    ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 13), US);
+    ASSERT_TRUE(*until_ns <= pl_now_ns() + least_ns);
     scene_end(&scene);
 }
 
@@ -282,12 +316,14 @@ TEST(what_costs_much_of_a_device_or_does_not_pay_is_for_who_asks_for_it)
     struct scene scene;
 
     ASSERT_TRUE(worker_sources_by_default(&large, 1));
-    ASSERT_TRUE(!worker_sources_by_default(&large, 2));
+    ASSERT_TRUE(worker_sources_by_default(&large, 3));
+    ASSERT_TRUE(!worker_sources_by_default(&large, 4));
+    ASSERT_TRUE(!worker_sources_by_default(&middling, 3));
     ASSERT_TRUE(worker_sources_by_default(&middling, 1));
     ASSERT_TRUE(!worker_sources_by_default(&small, 1));
     ASSERT_TRUE(!worker_sources_by_default(&served, 1));
     scene_begin_told(&scene, DEVICE_CUDA, NULL);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++) { /* the GPU that is none is small */
         ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
         ASSERT_EQ(worker_sources_engines(&scene.sources, B, LARGE, 1), US);
     }
@@ -313,6 +349,67 @@ TEST(what_takes_a_while_to_pay_is_opened_late)
     copy_until_open(&scene);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);
     scene_end(&scene);
+}
+
+/* It takes longer on several, and their copies less of it; a moment without work is better for both. */
+TEST(what_takes_a_while_is_opened_while_the_host_rests)
+{
+    const struct timespec moment = {.tv_nsec = WORKER_SOURCES_REST_NS + 10000000};
+    const uint64_t gib           = UINT64_C(1) << 30;
+    struct scene scene;
+
+    ASSERT_EQ(setenv("FAKE_CUDA_LARGE", "1", 1), 0);
+    scene_begin_told(&scene, DEVICE_CUDA, NULL);
+    for (uint64_t bytes = gib; bytes < WORKER_SOURCES_REST_BYTES; bytes += gib) {
+        (void)worker_sources_engines(&scene.sources, B, gib, 1);
+    }
+    for (int i = 0; i < 2; i++) { /* not so much yet */
+        worker_sources_tick(&scene.sources);
+        ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
+        (void)nanosleep(&moment, NULL);
+    }
+    for (uint64_t bytes = 0; bytes < 2 * WORKER_SOURCES_BYTES; bytes += gib) {
+        (void)worker_sources_engines(&scene.sources, B, gib, 1); /* enough for one other */
+    }
+    put_in(&scene, C, 1);
+    for (int i = 0; i < 3; i++) { /* C has something to do */
+        worker_sources_tick(&scene.sources);
+        ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
+        (void)nanosleep(&moment, NULL);
+    }
+    end_of(&scene, C, 1);
+    worker_sources_tick(&scene.sources); /* it had until now */
+    (void)nanosleep(&moment, NULL);
+    put_in(&scene, US, 1);
+    end_of(&scene, US, 1);
+    worker_sources_tick(&scene.sources); /* and so had we, for a moment */
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
+    (void)nanosleep(&moment, NULL);
+    worker_sources_tick(&scene.sources);
+    ASSERT_TRUE(shown(&scene) != STORE_ENGINES_IDLE);
+    copy_until_open(&scene);
+    ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);
+    scene_end(&scene);
+}
+
+TEST(who_copied_some_opens_with_others_while_the_host_rests)
+{
+    const struct timespec moment = {.tv_nsec = WORKER_SOURCES_REST_NS + 10000000};
+    struct scene scene;
+
+    ASSERT_EQ(setenv("FAKE_CUDA_LARGE", "1", 1), 0);
+    for (int enough = 0; enough < 2; enough++) {
+        scene_begin_told(&scene, DEVICE_CUDA, NULL);
+        (void)worker_sources_engines(&scene.sources, B,
+                                     WORKER_SOURCES_SOON_BYTES - (enough ? 0 : 1), 1);
+        scene.shared.tables[C]->engines = STORE_ENGINES_OPENS;
+        for (int i = 0; i < 2; i++) {
+            worker_sources_tick(&scene.sources);
+            (void)nanosleep(&moment, NULL);
+        }
+        ASSERT_EQ(shown(&scene) != STORE_ENGINES_IDLE, enough);
+        scene_end(&scene);
+    }
 }
 
 /* Else the two would take turns in an engine for hundreds of GiB, also after a death. */
