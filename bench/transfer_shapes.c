@@ -12,14 +12,17 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "bench/transfer.h"
 
-#define ROUNDS       5u
-#define SAMPLES_MAX  200u
-#define SETTLE_BYTES (UINT64_C(64) << 20)
-#define SETTLE_NS    UINT64_C(60000000000)
+#define ROUNDS         5u
+#define SAMPLES_MAX    200u
+#define SETTLE_BYTES   (UINT64_C(64) << 20)
+#define SETTLE_NS      UINT64_C(60000000000)
+#define SETTLE_COPY_NS UINT64_C(200000000)
+#define SETTLE_REST_NS UINT64_C(1500000000)
 /* up to here bytes are compared here; above, checksums of both devices */
 #define COMPARE_MAX (64u << 20)
 
@@ -252,7 +255,7 @@ void transfer_measure_new(struct transfer *transfer, uint64_t bytes, const doubl
 
 static uint32_t samples_of(uint64_t bytes)
 {
-    return bytes <= (1u << 20) ? SAMPLES_MAX : bytes <= (100u << 20) ? 20 : ROUNDS;
+    return bytes <= (1u << 20) ? SAMPLES_MAX : 20;
 }
 
 void transfer_measure_latency(struct transfer *transfer, uint64_t bytes, const double *raw)
@@ -412,6 +415,7 @@ void transfer_settle(struct transfer *transfer)
 {
     uint32_t devices = transfer->cluster.devices, pairs = devices * (devices - 1);
     uint64_t until_ns = pl_now_ns() + SETTLE_NS, largest = 0;
+    const struct timespec nap = {.tv_nsec = 50000000};
     struct exchange *exchange;
     struct bench_status status;
 
@@ -423,9 +427,18 @@ void transfer_settle(struct transfer *transfer)
     }
     exchange = bench_must_alloc(pairs * sizeof(*exchange));
     (void)plan_exchange(transfer, exchange, devices, 1);
-    do {
-        (void)move_all(transfer, exchange, pairs, SETTLE_BYTES);
-        bench_must_status(&transfer->cluster, &status);
+    do { /* they open when they have copied much and may rest */
+        uint64_t copy_until_ns = pl_now_ns() + SETTLE_COPY_NS;
+        uint64_t rest_until_ns = copy_until_ns + SETTLE_REST_NS;
+
+        do {
+            (void)move_all(transfer, exchange, pairs, SETTLE_BYTES);
+        } while (pl_now_ns() < copy_until_ns);
+        do {
+            (void)nanosleep(&nap, NULL); /* cut short is as good */
+            bench_must_status(&transfer->cluster, &status);
+        } while ((status.engines_opening && pl_now_ns() < until_ns) ||
+                 (status.engines_own && pl_now_ns() < rest_until_ns));
     } while ((status.engines_own || status.engines_opening) && pl_now_ns() < until_ns);
     if (status.engines_sources) {
         bench_report_remark(&transfer->report,
