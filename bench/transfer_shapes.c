@@ -21,7 +21,7 @@
 #define SAMPLES_MAX    200u
 #define SETTLE_BYTES   (UINT64_C(64) << 20)
 #define SETTLE_NS      UINT64_C(60000000000)
-#define SETTLE_COPY_NS UINT64_C(200000000)
+#define SETTLE_COPY_NS UINT64_C(1000000000)
 #define SETTLE_REST_NS UINT64_C(1500000000)
 /* up to here bytes are compared here; above, checksums of both devices */
 #define COMPARE_MAX (64u << 20)

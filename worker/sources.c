@@ -66,14 +66,23 @@ bool worker_sources_by_default(const struct device_info *info, uint32_t others)
            others * DEVICE_ENGINES_BYTES <= info->bytes_total / MEMORY_PART;
 }
 
-static void open_all(struct worker_sources *sources)
+/* What is not open yet, or one of them, if none is being opened. */
+static void open_some(struct worker_sources *sources, bool all)
 {
     for (uint32_t i = 0; i < sources->shared->host_device_count; i++) {
-        if (is_sibling(sources, i)) {
-            device_engines_open(sources->device, sources->shared->tables[i]->ordinal);
+        uint32_t ordinal            = sources->shared->tables[i]->ordinal;
+        enum device_engines engines = is_sibling(sources, i)
+                                          ? device_engines_state(sources->device, ordinal)
+                                          : DEVICE_ENGINES_OPEN;
+
+        if (engines == DEVICE_ENGINES_CLOSED) {
+            device_engines_open(sources->device, ordinal);
+        }
+        if (!all &&
+            (engines == DEVICE_ENGINES_CLOSED || engines == DEVICE_ENGINES_OPENING)) {
+            return;
         }
     }
-    show(sources, STORE_ENGINES_OPENS);
 }
 
 /* Who reads by its own engine is in the way of those who have that one write for them. */
@@ -91,13 +100,20 @@ static bool somebody_opens(const struct worker_sources *sources)
     return false;
 }
 
-/* So many, and it is time; `rests`: all others have time, too. */
-static uint64_t bytes_much(const struct worker_sources *sources, bool rests)
+/* So many, and it is time to think of it. */
+static uint64_t bytes_much(const struct worker_sources *sources)
 {
     return sources->always || somebody_opens(sources) ? WORKER_SOURCES_SOON_BYTES
-           : rests                                    ? WORKER_SOURCES_REST_BYTES
            : sources->several                         ? WORKER_SOURCES_SEVERAL_BYTES
-                                                      : WORKER_SOURCES_BYTES;
+                                                      : WORKER_SOURCES_PAIR_BYTES;
+}
+
+/* So many that it pays, whatever else the host does. */
+static bool hurries(const struct worker_sources *sources)
+{
+    return sources->always ||
+           sources->copied >= (sources->several ? WORKER_SOURCES_SEVERAL_HURRY_BYTES
+                                                : WORKER_SOURCES_PAIR_HURRY_BYTES);
 }
 
 /* It has made some large copies: whether it will open what it needs, which is seen at once, and when. */
@@ -116,8 +132,8 @@ static void decide(struct worker_sources *sources)
                 "has those of the others make them, which takes %llu MiB of each of %u",
                 (unsigned long long)(DEVICE_ENGINES_BYTES >> 20), others);
         show(sources, STORE_ENGINES_REFUSES);
-    } else if (sources->copied >= bytes_much(sources, false)) {
-        open_all(sources);
+    } else if (sources->copied >= bytes_much(sources)) {
+        show(sources, STORE_ENGINES_OPENS);
     }
 }
 
@@ -268,6 +284,9 @@ static uint32_t wanted_engine(struct worker_sources *sources, uint32_t host_devi
         sources->copied >= WORKER_SOURCES_SOON_BYTES) {
         decide(sources);
     }
+    if (sources->state == STORE_ENGINES_OPENS && hurries(sources)) {
+        open_some(sources, true);
+    }
     if (sources->state == STORE_ENGINES_OPENS || sources->state == STORE_ENGINES_OPENED) {
         look(sources);
     }
@@ -295,7 +314,7 @@ uint32_t worker_sources_engines(struct worker_sources *sources, uint32_t host_de
                : sources->shared->tables[engine]->ordinal;
 }
 
-/* For a moment now nothing has been given to a GPU of the host, and none has anything to do. */
+/* For a moment nothing has been given to a GPU of the host, and none has anything to do. */
 static bool host_rests(struct worker_sources *sources)
 {
     const struct worker_shared *shared = sources->shared;
@@ -323,13 +342,28 @@ static bool host_rests(struct worker_sources *sources)
     return !busy && now_ns - sources->rests_since_ns >= WORKER_SOURCES_REST_NS;
 }
 
+/* Those before us open theirs first. */
+static bool is_our_turn(const struct worker_sources *sources)
+{
+    const struct worker_shared *shared = sources->shared;
+
+    for (uint32_t i = 0; i < shared->host_device; i++) {
+        if (is_sibling(sources, i) &&
+            __atomic_load_n(&shared->tables[i]->engines, __ATOMIC_RELAXED) ==
+                STORE_ENGINES_OPENS) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void worker_sources_tick(struct worker_sources *sources)
 {
-    if (sources->state == STORE_ENGINES_OPENS) {
-        look(sources);
+    if (sources->state != STORE_ENGINES_OPENS) {
+        return;
     }
-    if (sources->state == STORE_ENGINES_IDLE &&
-        sources->copied >= bytes_much(sources, true) && host_rests(sources)) {
-        open_all(sources);
+    if (host_rests(sources) && is_our_turn(sources)) {
+        open_some(sources, false);
     }
+    look(sources);
 }

@@ -7,10 +7,12 @@
  * as much aside (head/spill.c). And where there are four GPUs at most: of eight 56 contexts would be
  * opened, which the driver makes one after the other. Nor under NVIDIA's multi-process service, where
  * a context on another GPU ends with an error of that one's worker, and takes of the few that there
- * may be. Much: what it costs comes back late, at 3 to 5 % of what is copied. Who has nothing to do
- * pays less for it: while contexts are made what waits for other GPUs waits longer, and they are
- * sooner made when these rest. So a worker that has made some large copies opens them when its whole
- * host has rested for a moment, and only after many more beside work.
+ * may be. Much: what it costs comes back late, at 3 to 5 % of what is copied.
+ *
+ * WHILE THE HOST RESTS. While a context is made what waits for other GPUs waits longer, all-reduces in
+ * a row ten times. So who OPENS does so when nothing has been given to the GPUs of its host for a
+ * moment, and they have nothing to do: one context at a time, so that who begins to work then waits
+ * for one at most. Whoever has made so many copies that it pays even so does not wait for that.
  * PLASMON_SOURCE_ENGINES=0: for nobody; 1: soon, whatever it costs, and however many there are.
  *
  * ALL OR NONE. An engine that two processes use takes turns between them, for longer than a copy:
@@ -21,7 +23,7 @@
  *
  *   IDLE     it has made few large copies, or none; few are fewer when another one OPENS or has
  *            OPENED, for what it reads is in that one's way
- *   OPENS    it makes them by its own engines, and opens what it needs to leave that
+ *   OPENS    it makes them by its own engines, and opens what it needs to leave that, when it may
  *   OPENED   it can leave it, and does while nobody OPENS or REFUSES
  *   REFUSES  it cannot: a GPU has no room, or there are too many others, one is for one process, or
  *            is not visible here
@@ -51,14 +53,16 @@
 #include "worker/shared.h"
 
 /*
- * Large copies: so many, and it OPENS, which takes contexts on one other GPU, or on several; so many
- * while the host rests; and after so many it REFUSES, or OPENS already, with PLASMON_SOURCE_ENGINES=1
- * or when another one of the host has.
+ * Large copies. After so many it REFUSES, or OPENS if another one of the host does, or with
+ * PLASMON_SOURCE_ENGINES=1.
  */
-#define WORKER_SOURCES_BYTES         (UINT64_C(256) << 30)
-#define WORKER_SOURCES_SEVERAL_BYTES (UINT64_C(16) << 40)
-#define WORKER_SOURCES_REST_BYTES    (UINT64_C(16) << 30)
-#define WORKER_SOURCES_SOON_BYTES    (UINT64_C(64) << 20)
+#define WORKER_SOURCES_SOON_BYTES (UINT64_C(64) << 20)
+/* After so many it OPENS, and after so many does not wait until its host rests; of two GPUs, .. */
+#define WORKER_SOURCES_PAIR_BYTES       (UINT64_C(16) << 30)
+#define WORKER_SOURCES_PAIR_HURRY_BYTES (UINT64_C(256) << 30)
+/* .. and of more, where several contexts are needed. */
+#define WORKER_SOURCES_SEVERAL_BYTES       (UINT64_C(256) << 30)
+#define WORKER_SOURCES_SEVERAL_HURRY_BYTES (UINT64_C(16) << 40)
 /* It rests: for so long nothing was given to its GPUs, and they have nothing to do. */
 #define WORKER_SOURCES_REST_NS UINT64_C(400000000)
 

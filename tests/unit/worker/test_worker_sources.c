@@ -332,49 +332,72 @@ TEST(what_costs_much_of_a_device_or_does_not_pay_is_for_who_asks_for_it)
     scene_end(&scene);
 }
 
+/* So many GiB from B, in copies of one. */
+static void copy_gib(struct scene *scene, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        ASSERT_EQ(worker_sources_engines(&scene->sources, B, UINT64_C(1) << 30, 1), US);
+    }
+}
+
+static void open_wait(const struct scene *scene, uint32_t device)
+{
+    const struct timespec nap = {.tv_nsec = 1000000};
+    uint64_t until_ns         = pl_now_ns() + WAIT_NS;
+
+    while (device_engines_state(scene->device, device) != DEVICE_ENGINES_OPEN) {
+        ASSERT_TRUE(pl_now_ns() < until_ns);
+        ASSERT_TRUE(device_engines_state(scene->device, device) == DEVICE_ENGINES_OPENING);
+        (void)nanosleep(&nap, NULL);
+    }
+}
+
+/* So much is copied that it pays also while there is work. */
 TEST(what_takes_a_while_to_pay_is_opened_late)
 {
     const uint64_t gib = UINT64_C(1) << 30;
     struct scene scene;
 
     ASSERT_EQ(setenv("FAKE_CUDA_LARGE", "1", 1), 0);
-    scene_begin_told(&scene, DEVICE_CPU, NULL);
-    for (uint64_t bytes = gib; bytes < WORKER_SOURCES_BYTES; bytes += gib) {
-        ASSERT_EQ(worker_sources_engines(&scene.sources, B, gib, 1), US);
+    for (uint32_t several = 0; several < 2; several++) {
+        uint64_t begins =
+            several ? WORKER_SOURCES_SEVERAL_BYTES : WORKER_SOURCES_PAIR_BYTES;
+        uint64_t hurries =
+            several ? WORKER_SOURCES_SEVERAL_HURRY_BYTES : WORKER_SOURCES_PAIR_HURRY_BYTES;
+
+        scene_begin_told(&scene, several ? DEVICE_CUDA : DEVICE_CPU, NULL);
+        copy_gib(&scene, begins / gib - 1);
+        ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
+        copy_gib(&scene, 1);
+        ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENS);
+        copy_gib(&scene, (hurries - begins) / gib - 1);
+        ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENS);
+        ASSERT_EQ(device_engines_state(scene.device, B), DEVICE_ENGINES_CLOSED);
+        copy_until_open(&scene);
+        ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);
+        ASSERT_EQ(device_engines_state(scene.device, C),
+                  several ? DEVICE_ENGINES_OPEN : DEVICE_ENGINES_CLOSED);
+        scene_end(&scene);
     }
-    ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
-    ASSERT_EQ(device_engines_state(scene.device, B), DEVICE_ENGINES_CLOSED);
-    (void)worker_sources_engines(&scene.sources, B, gib, 1);
-    ASSERT_TRUE(shown(&scene) != STORE_ENGINES_IDLE);
-    copy_until_open(&scene);
-    ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);
-    scene_end(&scene);
 }
 
-/* It takes longer on several, and their copies less of it; a moment without work is better for both. */
+/* What waits for other GPUs waits longer meanwhile. */
 TEST(what_takes_a_while_is_opened_while_the_host_rests)
 {
     const struct timespec moment = {.tv_nsec = WORKER_SOURCES_REST_NS + 10000000};
-    const uint64_t gib           = UINT64_C(1) << 30;
     struct scene scene;
 
     ASSERT_EQ(setenv("FAKE_CUDA_LARGE", "1", 1), 0);
     scene_begin_told(&scene, DEVICE_CUDA, NULL);
-    for (uint64_t bytes = gib; bytes < WORKER_SOURCES_REST_BYTES; bytes += gib) {
-        (void)worker_sources_engines(&scene.sources, B, gib, 1);
-    }
-    for (int i = 0; i < 2; i++) { /* not so much yet */
+    for (int i = 0; i < 2; i++) { /* it has not copied much */
         worker_sources_tick(&scene.sources);
         ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
         (void)nanosleep(&moment, NULL);
     }
-    for (uint64_t bytes = 0; bytes < 2 * WORKER_SOURCES_BYTES; bytes += gib) {
-        (void)worker_sources_engines(&scene.sources, B, gib, 1); /* enough for one other */
-    }
+    copy_gib(&scene, WORKER_SOURCES_SEVERAL_BYTES >> 30);
     put_in(&scene, C, 1);
     for (int i = 0; i < 3; i++) { /* C has something to do */
         worker_sources_tick(&scene.sources);
-        ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
         (void)nanosleep(&moment, NULL);
     }
     end_of(&scene, C, 1);
@@ -383,33 +406,48 @@ TEST(what_takes_a_while_is_opened_while_the_host_rests)
     put_in(&scene, US, 1);
     end_of(&scene, US, 1);
     worker_sources_tick(&scene.sources); /* and so had we, for a moment */
-    ASSERT_EQ(shown(&scene), STORE_ENGINES_IDLE);
+    ASSERT_EQ(device_engines_state(scene.device, B), DEVICE_ENGINES_CLOSED);
+    (void)nanosleep(&moment, NULL);
+
+    worker_sources_tick(&scene.sources); /* one, and then the next */
+    open_wait(&scene, B);
+    ASSERT_EQ(device_engines_state(scene.device, C), DEVICE_ENGINES_CLOSED);
+    put_in(&scene, B, 1);
+    worker_sources_tick(&scene.sources);
+    ASSERT_EQ(device_engines_state(scene.device, C), DEVICE_ENGINES_CLOSED);
+    end_of(&scene, B, 1);
+    worker_sources_tick(&scene.sources);
     (void)nanosleep(&moment, NULL);
     worker_sources_tick(&scene.sources);
-    ASSERT_TRUE(shown(&scene) != STORE_ENGINES_IDLE);
-    copy_until_open(&scene);
+    open_wait(&scene, C);
+    worker_sources_tick(&scene.sources);
     ASSERT_EQ(shown(&scene), STORE_ENGINES_OPENED);
     scene_end(&scene);
 }
 
-TEST(who_copied_some_opens_with_others_while_the_host_rests)
+TEST(of_a_host_one_worker_opens_at_a_time)
 {
     const struct timespec moment = {.tv_nsec = WORKER_SOURCES_REST_NS + 10000000};
     struct scene scene;
 
     ASSERT_EQ(setenv("FAKE_CUDA_LARGE", "1", 1), 0);
-    for (int enough = 0; enough < 2; enough++) {
-        scene_begin_told(&scene, DEVICE_CUDA, NULL);
-        (void)worker_sources_engines(&scene.sources, B,
-                                     WORKER_SOURCES_SOON_BYTES - (enough ? 0 : 1), 1);
-        scene.shared.tables[C]->engines = STORE_ENGINES_OPENS;
-        for (int i = 0; i < 2; i++) {
-            worker_sources_tick(&scene.sources);
-            (void)nanosleep(&moment, NULL);
-        }
-        ASSERT_EQ(shown(&scene) != STORE_ENGINES_IDLE, enough);
-        scene_end(&scene);
+    scene_begin_told(&scene, DEVICE_CUDA, NULL);
+    worker_sources_init(&scene.sources, scene.device, &scene.shared);
+    scene.shared.host_device         = C; /* our device is that now, behind two others */
+    scene.shared.tables[C]->ordinal  = US;
+    scene.shared.tables[US]->ordinal = C;
+    (void)worker_sources_engines(&scene.sources, B, WORKER_SOURCES_SEVERAL_BYTES, 1);
+    ASSERT_EQ(scene.shared.tables[C]->engines, STORE_ENGINES_OPENS);
+    scene.shared.tables[B]->engines = STORE_ENGINES_OPENS;
+    for (int i = 0; i < 3; i++) {
+        worker_sources_tick(&scene.sources);
+        ASSERT_EQ(device_engines_state(scene.device, C), DEVICE_ENGINES_CLOSED);
+        (void)nanosleep(&moment, NULL);
     }
+    scene.shared.tables[B]->engines = STORE_ENGINES_OPENED;
+    worker_sources_tick(&scene.sources);
+    open_wait(&scene, C);
+    scene_end(&scene);
 }
 
 /* Else the two would take turns in an engine for hundreds of GiB, also after a death. */
