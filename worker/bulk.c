@@ -56,7 +56,11 @@ plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *devi
         return pl_err_set(err, status, "no memory for the bulk channel's clients");
     }
     bulk->tls = options->tls_cert != NULL;
-    return transfer_bulk_create(&config, &bulk->channel, &bulk->endpoint, err);
+    status    = transfer_bulk_create(&config, &bulk->channel, &bulk->endpoint, err);
+    if (status != PLASMON_OK) {
+        worker_bulk_clients_finish(&bulk->clients);
+    }
+    return status;
 }
 
 void worker_bulk_identify(struct worker_bulk *bulk, uint64_t epoch, uint32_t device)

@@ -17,7 +17,7 @@ struct worker_bulk {
 void worker_bulk_init(struct worker_bulk *bulk);
 /*
  * bulk_address: numeric address of an interface; NULL or "none": no part. bulk_ports: "FIRST-LAST"
- * or NULL for any.
+ * or NULL for any. After a failure it may be tried again.
  */
 plasmon_status_t worker_bulk_start(struct worker_bulk *bulk, struct device *device,
                                    struct worker_memory *memory, struct worker_lanes *lanes,

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/numa.h"
@@ -36,6 +38,8 @@
 #define SIGNAL_BYTES_CUDA (UINT64_C(128) << 20)
 #define SIGNAL_BYTES_CPU  (UINT64_C(1) << 20)
 #define LARGE_COPY_BYTES  (UINT64_C(32) << 20) /* streams.c says why */
+
+enum { BULK_RETRY_MS = 250 };
 
 /* ------------------------------------------------------------------------------- set-up */
 
@@ -327,6 +331,63 @@ static void functions_allow(struct worker_daemon *daemon)
     policy->compile_program   = "/proc/self/exe";
 }
 
+/* What the store says meanwhile is kept for later; it ends whoever does not read it. */
+static plasmon_status_t store_hear(struct worker_daemon *daemon, int timeout_ms,
+                                   struct pl_err *err)
+{
+    struct pollfd poll_fd = {.fd = daemon->shared.control_fd, .events = POLLIN};
+    plasmon_status_t status;
+
+    (void)poll(&poll_fd, 1, timeout_ms); /* a signal: it is early */
+    do {
+        status = worker_shared_receive(&daemon->shared, err);
+    } while (status == PLASMON_OK);
+    return status == PLASMON_EAGAIN ? PLASMON_OK : status;
+}
+
+/*
+ * A device that has served has objects. Without a port or an address its worker is of no use, but
+ * neither is the next one, and after so many starts that fail the device would be given up with all
+ * that lies there. So it waits. On a device that nobody has served yet there is nothing to lose, and
+ * an option that cannot be right is to be heard of at once.
+ */
+static plasmon_status_t bulk_start(struct worker_daemon *daemon, struct pl_err *err)
+{
+    const struct worker_shared *shared = &daemon->shared;
+    bool served                        = shared->tables[shared->host_device]->device != 0;
+    uint64_t from_ns                   = pl_now_ns();
+    bool waited                        = false;
+    plasmon_status_t status;
+
+    for (;;) {
+        status = worker_bulk_start(&daemon->executor.bulk, daemon->device, daemon->memory,
+                                   &daemon->executor.lanes, &daemon->options, err);
+        if (status == PLASMON_OK || !served) {
+            break;
+        }
+        if (!waited) {
+            pl_warn("worker",
+                    "device %u of this host: %s; it has objects, so its worker waits and "
+                    "tries again",
+                    shared->host_device, err->text);
+        }
+        waited = true;
+        worker_phases_beat(&daemon->phases);
+        status = store_hear(daemon, BULK_RETRY_MS, err);
+        if (status != PLASMON_OK) {
+            return status;
+        }
+    }
+    if (waited) {
+        pl_info("worker", "device %u of this host listens on %s after %llu ms",
+                shared->host_device, daemon->executor.bulk.endpoint.address,
+                (unsigned long long)((pl_now_ns() - from_ns) / 1000000));
+        /* NCCL's interface is the one with that address, which may have been away. */
+        worker_pairs_environment(daemon->options.bulk_address, shared->host_device);
+    }
+    return status;
+}
+
 static plasmon_status_t daemon_start(struct worker_daemon *daemon,
                                      const struct worker_reports *reports,
                                      struct pl_err *err)
@@ -370,8 +431,7 @@ static plasmon_status_t daemon_start(struct worker_daemon *daemon,
         worker_phases_note(&daemon->phases, STORE_PHASE_STREAMS);
     }
     if (status == PLASMON_OK) {
-        status = worker_bulk_start(&daemon->executor.bulk, daemon->device, daemon->memory,
-                                   &daemon->executor.lanes, &daemon->options, err);
+        status = bulk_start(daemon, err);
     }
     if (status == PLASMON_OK) {
         status = worker_pairs_start(&daemon->executor, daemon->options.bulk_address, err);

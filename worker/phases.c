@@ -14,6 +14,13 @@ static void fault_pass(enum store_phase phase)
     (void)pl_fault_point(point);
 }
 
+void worker_phases_beat(const struct worker_phases *phases)
+{
+    struct store_timeline *timeline = phases->timeline;
+
+    __atomic_store_n(&timeline->beat, timeline->beat + 1, __ATOMIC_RELEASE);
+}
+
 void worker_phases_note(struct worker_phases *phases, enum store_phase phase)
 {
     struct store_timeline *timeline = phases->timeline;
@@ -24,7 +31,7 @@ void worker_phases_note(struct worker_phases *phases, enum store_phase phase)
     store_phase_note(timeline != NULL ? &timeline->phases : &phases->early, phase,
                      pl_now_ns());
     if (timeline != NULL) {
-        __atomic_store_n(&timeline->beat, timeline->beat + 1, __ATOMIC_RELEASE);
+        worker_phases_beat(phases);
     }
     fault_pass(phase);
 }

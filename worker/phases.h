@@ -26,6 +26,8 @@ struct worker_phases {
 void worker_phases_note(struct worker_phases *phases, enum store_phase phase);
 /* The set-up came: what was noted so far goes there, too. */
 void worker_phases_share(struct worker_phases *phases, struct store_timeline *timeline);
+/* Its start comes along, though no step of it is over: it waits for something. After the set-up. */
+void worker_phases_beat(const struct worker_phases *phases);
 /* Nothing was enqueued yet: does the first launch wait for other devices now? */
 void worker_phases_wait(struct worker_phases *phases, bool waits);
 /*
