@@ -177,6 +177,10 @@ void dispatch_head_frame_locked(struct plasmon_client *client,
     for (size_t i = 0; i < frame->n_replies; i++) {
         take_reply(client, frame->replies[i]);
     }
+    if (frame->host_copies != 0) {
+        client->memory.told = frame->host_copies;
+        session_heard_locked(client, frame->host_copies);
+    }
     session->pong_last = pl_max_u64(session->pong_last, frame->pong);
     if (client->refs.resolved_count != resolved) {
         client_tell_ready_fd(client);

@@ -47,6 +47,7 @@ enum frame_kind {
     FRAME_CANCEL_FORCE  = 20,
     FRAME_GRAPH_RELEASE = 14,
     FRAME_TRACE         = 21,
+    FRAME_HOST_COPIES   = 22,
     FRAME_DEFINE        = 15,
     FRAME_FUNCTION_WAIT = 16,
 };

@@ -50,6 +50,7 @@ struct host_use {
 
 struct host_memory {
     struct pl_list buffers;
+    uint64_t told; /* HeadFrame.host_copies; 0: nothing yet */
 
     /* The relay; host_relay.c. */
     struct pl_list jobs;
@@ -74,6 +75,11 @@ plasmon_status_t host_use_begin_locked(struct host_buffer *buffer, const void *d
                                        struct host_use **out_use,
                                        struct pl_err *err) PL_MUST_CHECK;
 void host_use_end(struct host_use *use); /* NULL is fine */
+/*
+ * Do devices of this host copy from and to it? Not when all are gone, or the host is drained. What
+ * is sent under the same lock comes before the answer that says so.
+ */
+bool host_copies_locked(const struct plasmon_client *client);
 /*
  * The memory whose buffers devices of this host (device >= 0: this one) copy from and to themselves
  * now; 0: none. A buffer of another one goes the ordinary ways. Without the lock.

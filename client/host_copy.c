@@ -116,6 +116,7 @@ static plasmon_status_t put_send_locked(const struct put *put, struct host_buffe
     return PLASMON_OK;
 }
 
+/* EUNREACHABLE: not so. */
 static plasmon_status_t put_direct_locked(const struct put *put,
                                           struct plasmon_ref **out_ref)
 {
@@ -127,6 +128,9 @@ static plasmon_status_t put_direct_locked(const struct put *put,
     struct root *root;
     plasmon_status_t status = session_room_locked(client, 1, FRAME_TASK);
 
+    if (status == PLASMON_OK && !host_copies_locked(client)) {
+        status = PLASMON_EUNREACHABLE; /* by now */
+    }
     if (status != PLASMON_OK) {
         return status;
     }
@@ -203,13 +207,15 @@ plasmon_status_t plasmon_put_async(struct plasmon_client *client, const void *da
     if (status != PLASMON_OK) {
         return status;
     }
-    if (!direct) {
-        return plasmon_put(client, data, shape, options, out_ref);
+    status = PLASMON_EUNREACHABLE;
+    if (direct) {
+        pl_mutex_lock(&client->lock);
+        status = put_direct_locked(&put, out_ref);
+        pl_mutex_unlock(&client->lock);
     }
-    pl_mutex_lock(&client->lock);
-    status = put_direct_locked(&put, out_ref);
-    pl_mutex_unlock(&client->lock);
-    return status;
+    return status == PLASMON_EUNREACHABLE
+               ? plasmon_put(client, data, shape, options, out_ref)
+               : status;
 }
 
 /* Is it memory that devices copy from and to, and should they? */
@@ -382,7 +388,7 @@ static plasmon_status_t get_locked(struct get *get, uint64_t memory,
     }
     status = future_make(client, "get", &future);
     if (status == PLASMON_OK) {
-        status = memory != 0 && get->buffer->memory == memory
+        status = memory != 0 && get->buffer->memory == memory && host_copies_locked(client)
                      ? get_send_locked(get, &future)
                      : get_relay_locked(get, &future);
         if (status != PLASMON_OK) {

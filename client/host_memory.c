@@ -126,11 +126,20 @@ void host_use_end(struct host_use *use)
     }
 }
 
+bool host_copies_locked(const struct plasmon_client *client)
+{
+    return client->memory.told == 0 || client->memory.told % 2 == 1;
+}
+
 uint64_t host_direct(struct plasmon_client *client, int device)
 {
     uint64_t memory;
+    bool copies;
 
-    if (!data_known(client, device, DATA_AUTO)) {
+    pl_mutex_lock(&client->lock);
+    copies = host_copies_locked(client);
+    pl_mutex_unlock(&client->lock);
+    if (!copies || !data_known(client, device, DATA_AUTO)) {
         return 0;
     }
     memory = shared_number(&client->shared);

@@ -106,6 +106,7 @@ static plasmon_status_t welcome_locked(struct plasmon_client *client,
     session->session = welcome->session;
     session->client  = welcome->client;
     client_set_store_locked(client, welcome->store_socket);
+    client->memory.told     = welcome->host_copies;
     session->state          = SESSION_OPEN;
     session->broken_at_ns   = 0;
     session->retry_delay_ns = 0;

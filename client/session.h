@@ -143,6 +143,8 @@ enum release_when {
  */
 void session_release_locked(struct plasmon_client *client, uint64_t ref, uint64_t bytes,
                             enum release_when when);
+/* Answer HeadFrame.host_copies, behind all that was submitted. Never waits, never fails. */
+void session_heard_locked(struct plasmon_client *client, uint64_t number);
 
 /* --- session_out.c, for session.c. */
 #define SESSION_NOT_STUCK UINT64_MAX

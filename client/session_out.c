@@ -123,6 +123,25 @@ void session_ack_locked(struct session *session)
     }
 }
 
+void session_heard_locked(struct plasmon_client *client, uint64_t number)
+{
+    struct session *session         = &client->session;
+    Plasmon__V1__ClientFrame fields = PLASMON__V1__CLIENT_FRAME__INIT;
+
+    if (session->state == SESSION_DEAD) {
+        return;
+    }
+    if (!frame_admits(&session->frame, FRAME_HOST_COPIES)) {
+        cut_locked(client);
+    }
+    fields.host_copies_heard = number;
+    if (frame_add_fields(&session->frame, FRAME_HOST_COPIES, &fields) != PLASMON_OK) {
+        pl_warn("client", "out of host memory: the head is not answered, and goes on");
+        return;
+    }
+    cut_locked(client);
+}
+
 struct resend {
     struct session *session;
     uint64_t seq;

@@ -293,6 +293,7 @@ static void load_client(struct head_loading *loading)
     }
     head_functions_load_client(loading->core, client, in);
     head_graphs_load(loading, client);
+    head_host_copies_begin(loading->core, client);
 }
 
 static void load_name(struct head_loading *loading)

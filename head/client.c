@@ -208,6 +208,7 @@ plasmon_status_t head_core_client_open(struct head_core *core,
     client = head_client_restore(core, session, id, space->name, hello->label, hello->host);
     head_space_release(space); /* the client holds it */
     core->numbers_told = true; /* by the welcome that follows */
+    head_host_copies_begin(core, client);
     pl_debug("head", "client %016llx ('%s') opened a session",
              (unsigned long long)client->id, client->label);
     *out_session = client->session;
@@ -251,13 +252,14 @@ plasmon_status_t head_core_client_welcome(struct head_core *core, uint64_t sessi
     if (result != PLASMON_OK) {
         return result;
     }
-    out->protocol  = WIRE_PROTOCOL;
-    out->epoch     = core->epoch;
-    out->session   = session;
-    out->client    = client->id;
-    out->devices   = status.devices;
-    out->n_devices = status.n_devices;
-    out->version   = status.version;
+    out->protocol    = WIRE_PROTOCOL;
+    out->epoch       = core->epoch;
+    out->session     = session;
+    out->client      = client->id;
+    out->devices     = status.devices;
+    out->n_devices   = status.n_devices;
+    out->version     = status.version;
+    out->host_copies = client->host_copies;
     return PLASMON_OK;
 }
 
@@ -368,6 +370,9 @@ plasmon_status_t head_core_client_frame(struct head_core *core, uint64_t session
     }
     for (size_t i = pl_bug("head.release_lost") ? 1 : 0; i < frame->n_release; i++) {
         refs_remove(core, client, frame->release[i]->first, frame->release[i]->count);
+    }
+    if (frame->host_copies_heard != 0) {
+        client->host_copies_heard = frame->host_copies_heard;
     }
     if (frame->ping != 0) {
         head_bytes_varint(&client->out, FIELD_PONG << 3);

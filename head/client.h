@@ -19,6 +19,8 @@ struct head_client {
     bool lost;
     bool closing;
     bool tracing; /* it is sent spans */
+    /* Told whether devices of its host copy for it (HeadFrame.host_copies), and what it has heard. */
+    uint64_t host_copies, host_copies_heard;
     uint64_t lost_ms;
     uint64_t ops_taken;
     uint64_t tasks_open;
@@ -135,6 +137,12 @@ plasmon_status_t head_host_put(struct head_core *core, struct head_client *clien
                                const Plasmon__V1__Task *task, struct pl_err *err);
 plasmon_status_t head_host_get(struct head_core *core, struct head_client *client,
                                const Plasmon__V1__Task *task, struct pl_err *err);
+/* Of a client that is about to be welcomed, or is one of a checkpoint: what it goes by. */
+void head_host_copies_begin(struct head_core *core, struct head_client *client);
+/* Devices of the host came, are gone, are drained or not any more: its clients are told. */
+void head_host_copies_tell(struct head_core *core, const char *host);
+/* Do all of them go by what they were told last? */
+bool head_host_copies_heard(const struct head_core *core, const char *host);
 
 /* ---- put.c, read.c, wait.c */
 /* What is put, all but its bytes. */

@@ -112,6 +112,7 @@ struct head_drain {
     char *host;
     uint64_t until_ms;
     uint64_t looked_ms;
+    uint64_t hear_until_ms; /* clients that have not answered by then are not waited for */
     struct head_drain_report report; /* of the last look */
     /* .. too: struct head_tile * of what is left -> enum head_drain_why + 1 */
     struct pl_map why;

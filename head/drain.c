@@ -21,6 +21,11 @@
  * still to be moved. Moves begin when the look is over, for what makes room for one changes what is
  * looked at.
  *
+ * PROGRAMS ON THE NODE put from memory that its own devices alone can read, and would go on with
+ * it, so that there is hardly a moment in which all is elsewhere. They are told to go other ways
+ * (host_copy.c), and it is not done before they have answered: from then on nothing new comes, and
+ * what came before has moved. One that does not answer, being stopped, is not waited for for long.
+ *
  * When the deadline is over nothing more is started. The node stays closed to new work until that
  * is undone or it leaves.
  *
@@ -32,7 +37,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOVING_MAX = 32 };
+enum { MOVING_MAX = 32, HEAR_MS = 2000 };
 #define MOVING_BYTES_MAX (UINT64_C(1) << 30)
 
 static struct head_drain *drain_of(struct head_core *core, const char *host)
@@ -526,6 +531,9 @@ static void say_why(struct look *look)
     } else if (report->tasks_left > 0) {
         (void)snprintf(report->why, sizeof(report->why),
                        "tasks that were placed there are not done");
+    } else if (!report->done) {
+        (void)snprintf(report->why, sizeof(report->why),
+                       "programs on that machine have not been told yet");
     }
 }
 
@@ -561,7 +569,9 @@ static void drain_look(struct head_core *core, struct head_drain *drain)
     partials_look(&look);
     candidates_move(&look);
     pl_free(look.obtainable);
-    look.report.done = look.report.objects_left == 0 && look.report.tasks_left == 0;
+    look.report.done =
+        look.report.objects_left == 0 && look.report.tasks_left == 0 &&
+        (core->now_ms >= drain->hear_until_ms || head_host_copies_heard(core, drain->host));
     say_why(&look);
     drain->report = look.report;
 }
@@ -595,6 +605,7 @@ static void devices_set(struct head_core *core, const char *host, bool draining)
     }
     head_buffers_loosen(core);
     head_seconds_look(core);
+    head_host_copies_tell(core, host);
 }
 
 /* A device of the host that is meant by a node's name or by the host's own id. */
@@ -646,8 +657,9 @@ plasmon_status_t head_core_drain(struct head_core *core, const char *node,
     }
     drain = drain_of(core, device->host);
     if (drain == NULL) {
-        drain       = head_alloc(sizeof(*drain));
-        drain->host = head_strdup(device->host);
+        drain                = head_alloc(sizeof(*drain));
+        drain->host          = head_strdup(device->host);
+        drain->hear_until_ms = core->now_ms + HEAR_MS;
         pl_map_init(&drain->why);
         pl_list_init(&drain->link);
         pl_list_add_tail(&core->drains, &drain->link);

@@ -111,6 +111,7 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
     head_pairs_gone(core, device);
     head_teams_gone(core, device);
     head_functions_look_again(core);
+    head_host_copies_tell(core, device->host);
 }
 
 void head_core_node_gone(struct head_core *core, const char *host, const char *text)

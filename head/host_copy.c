@@ -13,12 +13,84 @@
  * lie so is copied together on the device first; what lies on other hosts is brought to one of the
  * client's.
  *
- * A node that is drained still does both, for nobody else reaches that memory: what is put goes on
- * to a node that stays at once, and what is got leaves nothing behind but a replica.
+ * WHEN NOT. Clients are told when all devices of their host are gone, or it is drained: from then on
+ * they put and get by ways that need no device of that host. They answer, so that it is known when
+ * nothing more can come (drain.c). What they had sent before is done on a node that is drained, for
+ * nobody else reaches that memory: what is put goes on to a node that stays at once, and what is got
+ * leaves nothing behind but a replica.
  */
 #include "head/core_int.h"
 
 #include <string.h>
+
+enum { FIELD_HOST_COPIES = 22 };
+
+/* ------------------------------------------------------------------- who may have them done */
+
+/* As far as anybody knows: a host whose devices have not joined yet is about to have some. */
+static bool host_copies(const struct head_core *core, const char *host)
+{
+    bool away = false;
+
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        if (strcmp(device->host, host) != 0) {
+            continue;
+        }
+        if (device->gone || device->draining) {
+            away = true;
+        } else if (device->joined) {
+            return true;
+        }
+    }
+    return !away;
+}
+
+/* Odd: its host's devices copy; 0: so they always did. */
+static bool told(const struct head_client *client)
+{
+    return client->host_copies == 0 || client->host_copies % 2 == 1;
+}
+
+void head_host_copies_begin(struct head_core *core, struct head_client *client)
+{
+    client->host_copies       = host_copies(core, client->host) ? 0 : 2;
+    client->host_copies_heard = client->host_copies; /* it comes with the welcome */
+}
+
+void head_host_copies_tell(struct head_core *core, const char *host)
+{
+    bool copies = host_copies(core, host);
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &core->clients) {
+        struct head_client *client = pl_container_of(pos, struct head_client, link);
+
+        if (told(client) == copies || strcmp(client->host, host) != 0) {
+            continue;
+        }
+        client->host_copies += client->host_copies == 0 ? 2 : 1;
+        head_bytes_varint(&client->out, FIELD_HOST_COPIES << 3);
+        head_bytes_varint(&client->out, client->host_copies);
+        head_client_dirty(core, client);
+    }
+}
+
+bool head_host_copies_heard(const struct head_core *core, const char *host)
+{
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &core->clients) {
+        const struct head_client *client = pl_container_of(pos, struct head_client, link);
+
+        if (client->host_copies_heard != client->host_copies &&
+            strcmp(client->host, host) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
 
 /* A get, on record until its bytes are where they belong. */
 static struct head_record *get_record(struct head_core *core, const struct head_run *run,

@@ -135,6 +135,7 @@ static void device_join(struct head_core *core, struct head_device *device,
     pl_info("head", "device %u joined: %s on %s", device->index, device->name,
             device->node);
     head_seconds_look(core);
+    head_host_copies_tell(core, device->host);
     if (hello->enqueued > 0) {
         /* It served a head that we do not know of: its launches mean nothing here. */
         device->seq_last = device->seq_sent = hello->enqueued;

@@ -395,8 +395,8 @@ plasmon_status_t plasmon_lookup(struct plasmon_client *client, const char *name,
  *             plasmon_host_alloc() waits a second for that.
  * SPEED       Allocating costs about a quarter of a second a GiB: do it once. Few large pieces; at
  *             most 1024 on a host.
- * NO DEVICE   Without a device on this host, and with devices of other hosts, the same calls do the
- *             same by the ordinary ways, and cost what those do.
+ * NO DEVICE   Without a device on this host, or while it is drained, and with devices of other hosts,
+ *             the same calls do the same by the ordinary ways, and cost what those do.
  * FORK        The child shares the memory's bytes with the parent and may neither free it nor start
  *             copies; plasmon_abandon() unmaps it.
  * THREADS     Any. Many copies may be on their way at once.

@@ -12,12 +12,20 @@
  *                                                      one behind the other, or their sum; likewise
  *   several_hosts_program leave DEVICES FIFO NODE  after a line on stdout that node leaves (a byte
  *                                                  comes through FIFO); nothing is lost
+ *   several_hosts_program puts DEVICES FIFO     puts and gets by plasmon_put_async() and _get_async(),
+ *                                               all the time, until a byte comes through FIFO;
+ *                                               that its host is drained meanwhile, and its
+ *                                               store ends, is no matter
+ *   several_hosts_program puts-again DEVICES FIFO
+ *                                               puts and gets so before and after the devices of
+ *                                               its host were given up (a byte through FIFO)
  *   several_hosts_program apart DEVICES         host2 and host3 cannot reach each other: what is to
  *                                               go from one to the other fails, and nothing else
  *   several_hosts_program loss DEVICES FIFO     after a line on stdout a host is killed (a byte
  *                                               comes through FIFO); what lay there is lost,
  *                                       what lies elsewhere is not, and the rest of the cluster goes on
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -537,6 +545,82 @@ static void leave(const char *fifo, const char *node)
     free(got);
 }
 
+/*
+ * One of several values on their way at once: each is put, got again and compared, and put anew,
+ * never waiting for more than the oldest.
+ */
+static void puts_go_round(const char *fifo)
+{
+    enum { SLOTS = 8, COUNT = 100000 };
+    const struct plasmon_shape shape = {PLASMON_F64, 1, {COUNT}};
+    struct plasmon_ref *put[SLOTS] = {NULL}, *gotten[SLOTS] = {NULL};
+    int word   = open(fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    long round = 0;
+    double *in, *out;
+    char byte;
+
+    expect(word >= 0, "the fifo");
+    must(plasmon_host_alloc(px, SLOTS * COUNT * sizeof(double), (void **)&in), "alloc");
+    must(plasmon_host_alloc(px, SLOTS * COUNT * sizeof(double), (void **)&out), "alloc");
+    do {
+        size_t at = (size_t)(round % SLOTS), first = at * COUNT;
+
+        if (round >= SLOTS) {
+            must(plasmon_wait(px, &gotten[at], 1, 1, 60000, NULL, NULL), "wait");
+            must(plasmon_state(px, gotten[at]), "a value that was put and got");
+            for (size_t i = 0; i < COUNT; i++) {
+                expect(out[first + i] == (double)(round - SLOTS) + (double)i,
+                       "what was got");
+            }
+            must(plasmon_release(px, put[at]), "release");
+            must(plasmon_release(px, gotten[at]), "release");
+        }
+        for (size_t i = 0; i < COUNT; i++) {
+            in[first + i] = (double)round + (double)i;
+        }
+        must(plasmon_put_async(px, in + first, &shape, NULL, &put[at]), "put");
+        must(plasmon_get_async(px, put[at], out + first, COUNT * sizeof(double),
+                               &gotten[at]),
+             "get");
+        if (++round % 100 == 0) {
+            printf("round %ld\n", round);
+            fflush(stdout);
+        }
+    } while (read(word, &byte, 1) != 1);
+    close(word);
+}
+
+static void put_and_get(double *in, double *out, int64_t count)
+{
+    const struct plasmon_shape shape = {PLASMON_F64, 1, {count}};
+    struct plasmon_ref *put, *gotten;
+
+    for (int64_t i = 0; i < count; i++) {
+        in[i] = (double)i + 3;
+    }
+    memset(out, 0, (size_t)count * sizeof(*out));
+    must(plasmon_put_async(px, in, &shape, NULL, &put), "put");
+    must(plasmon_get_async(px, put, out, (size_t)count * sizeof(*out), &gotten), "get");
+    must(plasmon_wait(px, &gotten, 1, 1, 60000, NULL, NULL), "wait");
+    must(plasmon_state(px, gotten), "a value that was put and got");
+    expect(memcmp(in, out, (size_t)count * sizeof(*out)) == 0, "what was got");
+    must(plasmon_release(px, put), "release");
+    must(plasmon_release(px, gotten), "release");
+}
+
+static void puts_again(const char *fifo)
+{
+    double *in, *out;
+
+    must(plasmon_host_alloc(px, PART * sizeof(double), (void **)&in), "alloc");
+    must(plasmon_host_alloc(px, PART * sizeof(double), (void **)&out), "alloc");
+    put_and_get(in, out, PART);
+    word_wait("ready", fifo);
+    free(get(arange(1, 0, PLASMON_ANYWHERE),
+             1)); /* an answer, behind what the head had to say */
+    put_and_get(in, out, PART);
+}
+
 static void devices_wait(int devices)
 {
     const struct timespec pause = {.tv_nsec = 20000000};
@@ -562,14 +646,19 @@ int main(int argc, char **argv)
     int devices = argc > 2 ? atoi(argv[2]) : 0;
 
     if (devices < 2 || devices > DEVICES_MAX) {
-        fprintf(stderr, "usage: several_hosts_program "
-                        "move|pairs|many|broadcast|gather|sum|leave|apart|loss|"
-                        "rebuild|twice DEVICES [ELEMENTS | FIFO [NODE]]\n");
+        fprintf(stderr,
+                "usage: several_hosts_program "
+                "move|pairs|many|broadcast|gather|sum|leave|puts|puts-again|apart|loss|"
+                "rebuild|twice DEVICES [ELEMENTS | FIFO [NODE]]\n");
         return 2;
     }
     must(plasmon_init(NULL, &px), "init");
     devices_wait(devices);
-    if (strcmp(argv[1], "move") == 0 || strcmp(argv[1], "pairs") == 0) {
+    if (strcmp(argv[1], "puts") == 0 && argc > 3) {
+        puts_go_round(argv[3]);
+    } else if (strcmp(argv[1], "puts-again") == 0 && argc > 3) {
+        puts_again(argv[3]);
+    } else if (strcmp(argv[1], "move") == 0 || strcmp(argv[1], "pairs") == 0) {
         all_pairs(devices, 1);
         all_pairs(devices, PART);
         all_pairs(devices, LARGE);

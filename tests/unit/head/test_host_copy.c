@@ -19,6 +19,7 @@ static struct {
     struct pl_str sent;
     struct pl_str told;
     uint64_t session;
+    uint64_t copies; /* HeadFrame.host_copies, last */
 } head;
 
 static void client_frame(void *user, uint64_t session, const uint8_t *body, size_t length)
@@ -30,6 +31,9 @@ static void client_frame(void *user, uint64_t session, const uint8_t *body, size
     (void)user;
     (void)session;
     ASSERT_OK(wire_decode_head_frame(&head.arena, bytes, length, &frame, &err));
+    if (frame->host_copies != 0) {
+        head.copies = frame->host_copies;
+    }
     for (size_t i = 0; i < frame->n_done; i++) {
         for (uint64_t k = 0; k < frame->done[i]->count; k++) {
             pl_str_append(&head.told, "%llu:ok ",
@@ -262,6 +266,89 @@ static void drain(const char *node, bool undo)
                    : head_core_drain(head.core, node, 10000, &err));
 }
 
+/* The client goes by what it was told last. */
+static void answer(void)
+{
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    struct pl_err err              = {0};
+
+    frame.host_copies_heard = head.copies;
+    ASSERT_OK(head_core_client_frame(head.core, head.session, &frame, &err));
+}
+
+static bool is_drained(const char *node, uint64_t now_ms)
+{
+    struct head_drain_report report;
+    struct pl_err err = {0};
+
+    head_core_tick(head.core, now_ms);
+    head_core_flush(head.core);
+    ASSERT_OK(head_core_drain_report(head.core, node, &report, &err));
+    return report.done;
+}
+
+static uint64_t welcomed_with(void)
+{
+    Plasmon__V1__Welcome welcome = PLASMON__V1__WELCOME__INIT;
+
+    ASSERT_OK(head_core_client_welcome(head.core, head.session, &head.arena, &welcome));
+    return welcome.host_copies;
+}
+
+TEST(a_host_is_not_drained_before_its_clients_have_heard_that_it_copies_no_more)
+{
+    test_expect_log();
+    begin_within_reach("a");
+    ASSERT_EQ(welcomed_with(), 0);
+    drain("b", false);
+    ASSERT_TRUE(is_drained("b", 2)); /* it has none */
+    ASSERT_EQ(head.copies, 0);
+    drain("b", true);
+
+    drain("a", false);
+    ASSERT_TRUE(!is_drained("a", 200)); /* empty as it is */
+    ASSERT_EQ(head.copies, 2);
+    ASSERT_EQ(welcomed_with(), 2); /* who connects again */
+    submit(1, PUT, 101, NULL, 0);  /* it had not heard */
+    ASSERT_STR(take(&head.sent), "0:1:put@64 0:2:move 1:1:move ");
+    answer();
+    ASSERT_TRUE(!is_drained("a", 400));
+    report(0, 1, PLASMON_OK);
+    report(0, 2, PLASMON_OK);
+    report(1, 1, PLASMON_OK);
+    ASSERT_TRUE(is_drained("a", 600));
+
+    drain("a", true);
+    head_core_flush(head.core);
+    ASSERT_EQ(head.copies, 3);
+    drain("a", false); /* and what it says to that is no answer to this */
+    answer();
+    ASSERT_TRUE(!is_drained("a", 800));
+    ASSERT_EQ(head.copies, 4);
+    ASSERT_TRUE(!is_drained("a", 2500));
+    ASSERT_TRUE(is_drained("a", 2700)); /* it is stopped, say */
+    end();
+}
+
+TEST(clients_of_a_host_whose_devices_are_all_gone_are_told_and_again_when_one_comes)
+{
+    test_expect_log();
+    begin_within_reach("b");
+    head_core_worker_down(head.core, "b", 0, true, PLASMON_EDEVICE, "broken");
+    head_core_flush(head.core);
+    ASSERT_EQ(head.copies, 0); /* there is another one */
+    head_core_worker_down(head.core, "b", 1, true, PLASMON_EDEVICE, "broken");
+    head_core_flush(head.core);
+    ASSERT_EQ(head.copies, 2);
+    core_announce(head.core, "b", 1); /* a store that is started anew */
+    head_core_flush(head.core);
+    ASSERT_EQ(head.copies, 2);
+    join("b", 0, true);
+    head_core_flush(head.core);
+    ASSERT_EQ(head.copies, 3);
+    end();
+}
+
 TEST(a_host_that_is_drained_still_copies_from_and_to_its_memory_and_keeps_nothing)
 {
     struct head_drain_report drained;
@@ -270,6 +357,8 @@ TEST(a_host_that_is_drained_still_copies_from_and_to_its_memory_and_keeps_nothin
     test_expect_log();
     begin_within_reach("a");
     drain("a", false);
+    head_core_flush(head.core);
+    answer();                     /* what comes now had been sent before */
     submit(1, PUT, 101, NULL, 0); /* its move goes to b in the same breath */
     ASSERT_STR(take(&head.sent), "0:1:put@64 0:2:move 1:1:move ");
     ASSERT_OK(head_core_drain_report(head.core, "a", &drained, &err));

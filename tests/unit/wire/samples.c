@@ -88,6 +88,8 @@ static const Plasmon__V1__ClientFrame client_frame = {
                               .new_ref = 307, .task = 308)),
     .ping      = 99,
     .bye       = 1,
+
+    .host_copies_heard = 2,
 };
 static const Plasmon__V1__ClientFrame client_hello = {
     .base   = PROTOBUF_C_MESSAGE_INIT(&plasmon__v1__client_frame__descriptor),
@@ -156,8 +158,10 @@ static const Plasmon__V1__HeadFrame head_frame = {
     .replies =
         LIST(Plasmon__V1__Reply *, MESSAGE(Reply, reply, .request = 5, .status = -33,
                                            .text = TEXT("no such name"), .pending = 1)),
-    .pong  = 99,
-    .fatal = FAILURE,
+    .pong = 99,
+
+    .host_copies = 2,
+    .fatal       = FAILURE,
 };
 
 /* ------------------------------------------------------------------------------ workers */

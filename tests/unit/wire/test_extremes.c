@@ -20,7 +20,7 @@ enum { ITEMS = 69997, TEXT = 70001, BYTES = (1 << 20) + 1, FIELDS_MAX = 1000 };
 /* What may be anything; `[]`: as many of them as there is room for in a message. */
 static const char *const free_fields[] = {
     "Arg.client", "Arg.reduce_op", "Arg.ref", "ClientFrame.cancel",
-    "ClientFrame.cancel_force", "ClientFrame.graph_release", "ClientFrame.ping",
+    "ClientFrame.cancel_force", "ClientFrame.graph_release", "ClientFrame.host_copies_heard", "ClientFrame.ping",
     "Condemned.seq", "Condemned.status", "Data.request", "Data.status", "Data.total",
     "Device.bytes_pinned", "Device.bytes_replica", "Device.bytes_reserved",
     "Device.bytes_scratch", "Device.bytes_total", "Device.bytes_used",
@@ -30,7 +30,7 @@ static const char *const free_fields[] = {
     "Device.state", "Failure.first_client", "Failure.first_task", "Failure.status",
     "Failure.task", "FunctionDefine.id", "FunctionReport.id", "FunctionReport.status",
     "FunctionWait.function", "FunctionWait.request", "GraphNode.after[]", "GraphPart.id",
-    "GraphScalar.value", "HeadFrame.pong", "Header.ack", "Header.credit", "Header.epoch",
+    "GraphScalar.value", "HeadFrame.host_copies", "HeadFrame.pong", "Header.ack", "Header.credit", "Header.epoch",
     "Header.seq", "Header.session", "Hello.protocol_max", "Hello.resume_ack",
     "Hello.resume_session", "Launch.after", "Launch.client", "Launch.function",
     "Launch.graph", "Launch.host_buffer", "Launch.launch_shape", "Launch.length",
@@ -68,7 +68,7 @@ static const char *const free_fields[] = {
     "Task.function_retries", "Task.graph", "Task.host_buffer", "Task.host_offset",
     "Task.id", "Task.launch_shape", "Task.priority", "Task.put_offset", "Task.retries",
     "Task.scalars", "Task.submit_ns", "Task.time_limit_ms", "Trace.request",
-    "Welcome.client", "Welcome.epoch", "Welcome.protocol", "Welcome.resumed_seq",
+    "Welcome.client", "Welcome.epoch", "Welcome.host_copies", "Welcome.protocol", "Welcome.resumed_seq",
     "Welcome.session", "WorkerCommand.cancel", "WorkerCommand.cancel_force",
     "WorkerCommand.free", "WorkerCommand.free[]", "WorkerCommand.function_free",
     "WorkerCommand.graph_free", "WorkerCommand.retire", "WorkerCommand.retire[]",
