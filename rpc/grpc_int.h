@@ -139,6 +139,7 @@ struct rpc_stream_grpc {
     struct rpc_late again; /* the next receive; counts as a batch while it is to come */
     struct rpc_timer linger;
     struct rpc_shm *shm; /* owned; NULL: none, or not yet */
+    bool shm_declined;   /* client: LEAVE is to be sent, and there is no memory for `shm` */
 
     /* Client only. */
     struct rpc_channel *channel;
@@ -229,6 +230,8 @@ bool rpc_shm_offer_locked(struct rpc_stream_grpc *stream,
 /* Client, to what was offered. */
 void rpc_shm_answer_locked(struct rpc_stream_grpc *stream,
                            const grpc_metadata_array *metadata);
+/* LEAVE. The caller's. */
+grpc_byte_buffer *rpc_shm_leave(void);
 /* One of the signals that are due, which is not any more. The caller's. */
 grpc_byte_buffer *rpc_shm_signal_locked(struct rpc_shm *shm);
 /* false: it is a message. */

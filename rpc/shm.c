@@ -47,6 +47,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "base/host.h"
 #include "base/log.h"
@@ -107,7 +108,7 @@ bool rpc_shm_ask(grpc_metadata *out)
 
 static struct rpc_shm *shm_create(struct rpc_stream_grpc *stream)
 {
-    struct rpc_shm *shm = PL_NEW(struct rpc_shm);
+    struct rpc_shm *shm = pl_fault_point("rpc.shm") ? NULL : PL_NEW(struct rpc_shm);
 
     if (shm != NULL) {
         shm->stream   = stream;
@@ -292,7 +293,14 @@ void rpc_shm_answer_locked(struct rpc_stream_grpc *stream,
     struct rpc_shm *shm;
     plasmon_status_t status;
 
-    if (offer == NULL || shm_this_host()[0] == '\0' || (shm = shm_create(stream)) == NULL) {
+    if (offer == NULL || shm_this_host()[0] == '\0') {
+        pl_free(offer);
+        return;
+    }
+    shm = shm_create(stream);
+    if (shm == NULL) {
+        stream->shm_declined = true;
+        rpc_stream_kick_locked(stream);
         pl_free(offer);
         return;
     }
@@ -426,22 +434,34 @@ static void shm_left(struct rpc_stream_grpc *stream)
 
 static const uint8_t shm_mark[SHM_SIGNAL_BYTES - 1] = {0, 's', 'h', 'm'};
 
-grpc_byte_buffer *rpc_shm_signal_locked(struct rpc_shm *shm)
+static grpc_byte_buffer *signal_buffer(uint8_t signal)
 {
-    uint8_t signal = RPC_SHM_COME, bytes[SHM_SIGNAL_BYTES];
+    uint8_t bytes[SHM_SIGNAL_BYTES];
     grpc_byte_buffer *buffer;
     grpc_slice slice;
 
-    while ((shm->signals & 1u << signal) == 0) {
-        signal++;
-    }
-    shm->signals &= ~(1u << signal);
     memcpy(bytes, shm_mark, sizeof(shm_mark));
     bytes[sizeof(shm_mark)] = signal;
     slice  = grpc_slice_from_copied_buffer((const char *)bytes, sizeof(bytes));
     buffer = grpc_raw_byte_buffer_create(&slice, 1);
     grpc_slice_unref(slice);
     return buffer;
+}
+
+grpc_byte_buffer *rpc_shm_leave(void)
+{
+    return signal_buffer(RPC_SHM_LEAVE);
+}
+
+grpc_byte_buffer *rpc_shm_signal_locked(struct rpc_shm *shm)
+{
+    uint8_t signal = RPC_SHM_COME;
+
+    while ((shm->signals & 1u << signal) == 0) {
+        signal++;
+    }
+    shm->signals &= ~(1u << signal);
+    return signal_buffer(signal);
 }
 
 bool rpc_shm_signal_take(struct rpc_stream_grpc *stream, const uint8_t *bytes,

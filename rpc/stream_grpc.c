@@ -106,6 +106,10 @@ static void stream_kick_shm_locked(struct rpc_stream_grpc *stream)
 
 static void stream_signal_locked(struct rpc_stream_grpc *stream)
 {
+    if (stream->shm_declined && !stream->sending) {
+        stream->shm_declined = false;
+        stream_send_locked(stream, rpc_shm_leave());
+    }
     if (stream->shm != NULL && stream->shm->signals != 0 && !stream->sending) {
         stream_send_locked(stream, rpc_shm_signal_locked(stream->shm));
     }

@@ -878,6 +878,8 @@ TEST(where_there_is_no_memory_the_stream_stays_as_it_was)
     check_stays("fd.memfd", 0);
     check_stays("fd.map", 0); /* the server's */
     check_stays("fd.map", 1); /* the client's */
+    check_stays("rpc.shm", 0);
+    check_stays("rpc.shm", 1); /* the client's, and who was to be told has a place for it */
     ASSERT_EQ(descriptors(), before);
 }
 
