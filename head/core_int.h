@@ -183,6 +183,7 @@ struct head_core {
     struct pl_map ways;  /* from and to -> head_way */
     struct pl_list hosts_apart; /* head_hosts_apart.link (reach.c) */
     struct pl_map pairs;        /* src and dst -> head_pair */
+    bool pairs_gone;            /* of devices that are gone, perhaps */
     uint64_t pair_uses;         /* of teams, too */
     struct pl_map teams;        /* number -> head_team */
     struct head_lineage lineage;

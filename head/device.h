@@ -63,7 +63,8 @@ struct head_device {
     uint32_t comm_version; /* of what makes its pairs (pair.h); 0: nothing does .. */
     char *comm_missing;    /* .. because of this */
     bool comm_plain;       /* with other hosts, too: no encryption was asked for */
-    uint64_t teams_opened; /* communicators of teams (team.h) that it ever was to open */
+    /* communicators of teams (team.h) that it ever was to open, and of pairs that are forgotten */
+    uint64_t teams_opened;
     uint32_t kind;
     uint32_t ordinal;
     uint32_t host_device;

@@ -16,6 +16,10 @@
  * sender send the rest by the host route, whose chunk numbers each transfer has from the start: so
  * nothing comes twice by two ways, and a transfer keeps its number whatever becomes of its pair.
  *
+ * GONE. A device's number is not given out again, so when one of the two is gone, and nothing that
+ * the other has under way names the pair, nobody asks for it any more. It is forgotten when another
+ * one is made.
+ *
  * SENT. A sender's launch is over when the receiver's is, and hears of that from here: NCCL says
  * that bytes are sent while they lie in buffers that die with the receiver.
  */
@@ -46,11 +50,55 @@ static struct head_pair *pair_find(struct head_core *core, const struct head_dev
     return pl_map_get(&core->pairs, key_of(src, dst));
 }
 
+static bool forgettable(const struct head_pair *pair)
+{
+    const struct head_device *other = pair->src->gone ? pair->dst : pair->src;
+
+    return pair->state == HEAD_PAIR_CLOSED &&
+           (other->gone || other->seq_oldest > pair->last_seq);
+}
+
+static void pairs_forget(struct head_core *core)
+{
+    struct pl_vec keys = PL_VEC_INIT(uint64_t);
+    uint64_t key;
+    void *item;
+
+    core->pairs_gone = false;
+    for (size_t i = 0; pl_map_next(&core->pairs, &i, &key, &item);) {
+        const struct head_pair *pair = item;
+        uint64_t *place;
+
+        if (!pair->src->gone && !pair->dst->gone) {
+            continue;
+        }
+        if (!forgettable(pair)) {
+            core->pairs_gone = true;
+            continue;
+        }
+        place = pl_vec_push(&keys);
+        PL_CHECK(place != NULL);
+        *place = key;
+    }
+    for (size_t i = 0; i < keys.count; i++) {
+        struct head_pair *pair =
+            pl_map_remove(&core->pairs, *(uint64_t *)pl_vec_at(&keys, i));
+
+        pair->src->teams_opened += pair->epoch;
+        pair->dst->teams_opened += pair->epoch;
+        pl_free(pair);
+    }
+    pl_vec_finish(&keys);
+}
+
 static struct head_pair *pair_of(struct head_core *core, struct head_device *src,
                                  struct head_device *dst)
 {
     struct head_pair *pair = pair_find(core, src, dst);
 
+    if (pair == NULL && core->pairs_gone) {
+        pairs_forget(core);
+    }
     if (pair == NULL) {
         pair      = head_alloc(sizeof(*pair));
         pair->src = src;
@@ -288,6 +336,8 @@ void head_pairs_gone(struct head_core *core, struct head_device *device)
 
         if (pair->src == device || pair->dst == device) {
             pair_break(pair, false, "a device is gone");
+            pair->last_seq   = (pair->src == device ? pair->dst : pair->src)->seq_last;
+            core->pairs_gone = true;
         }
         if (pair->state == HEAD_PAIR_BREAKING && pair->dst == device) {
             pair_decided(pair);
@@ -505,4 +555,5 @@ void head_pairs_load(struct head_core *core, struct head_reader *in)
     for (size_t i = 0; i < count && !in->bad; i++) {
         pair_load(core, in);
     }
+    core->pairs_gone = true; /* nothing is under way */
 }

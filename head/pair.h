@@ -31,7 +31,9 @@ struct head_pair {
     uint64_t stalled[2]; /* first chunk + 1 of the transfer that is stuck there */
     uint64_t wanted;     /* bytes that went by another route since there was one */
     uint32_t failures;   /* in a row */
-    bool leaving;        /* comm.c's, while it looks for room */
+    uint64_t
+        last_seq; /* one of the devices is gone: of the other's launches, what may name it */
+    bool leaving; /* comm.c's, while it looks for room */
 };
 
 /*

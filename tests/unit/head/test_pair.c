@@ -184,6 +184,42 @@ TEST(a_device_that_is_gone_ends_its_pairs)
     comms_end();
 }
 
+static uint64_t opened(uint32_t device)
+{
+    return head_pair_opened(comms.core, head_device_at(comms.core, device)) +
+           head_device_at(comms.core, device)->teams_opened;
+}
+
+TEST(a_pair_of_a_device_that_is_gone_is_forgotten_when_nothing_under_way_names_it)
+{
+    test_expect_log();
+    transfer_begin(); /* 0 to 1 */
+    head_core_worker_down(comms.core, "a", 0, true, PLASMON_OK, "it died too often");
+    head_core_flush(comms.core);
+    submit(3, 1, 0);
+    submit(4, 2, 103); /* another pair, 1 to 2 */
+    ASSERT_EQ(comms.core->pairs.count, 2);
+    report_pair(1, 0, true, PLASMON__V1__PAIR_EVENT__PAIR_DECIDED, 0);
+    submit(5, 2, 0);
+    submit(6, 1, 105); /* 2 to 1, and the receive of 0's is not over */
+    ASSERT_EQ(comms.core->pairs.count, 3);
+    ASSERT_EQ(opened(1), 3);
+
+    for (uint64_t seq = 1; seq <= 3; seq++) {
+        if (comms_task(1, seq) != NULL) {
+            comms_report_done(1, seq);
+        }
+    }
+    head_core_worker_down(comms.core, "a", 2, true, PLASMON_OK, "it died too often");
+    head_core_flush(comms.core);
+    comms_join(3, 1, 1, COMMS_NCCL, 0);
+    submit(7, 1, 0);
+    submit(8, 3, 107); /* 1 to 3 */
+    ASSERT_TRUE(pl_map_get(&comms.core->pairs, (UINT64_C(0) << 32 | 1) + 1) == NULL);
+    ASSERT_EQ(opened(1), 4); /* as many as there ever were */
+    comms_end();
+}
+
 TEST(without_nccl_a_forced_transfer_fails_and_says_why)
 {
     begin(0);
