@@ -43,31 +43,47 @@ static int take_port(uint16_t *io_port)
     return fd;
 }
 
-static pid_t start(uint16_t port)
+/* As soon as who has it has let go of it. */
+static int wait_for_port(uint16_t *io_port)
+{
+    uint64_t deadline_ns = pl_now_ns() + CLUSTER_WAIT_MS * UINT64_C(1000000);
+    int fd;
+
+    while ((fd = take_port(io_port)) < 0) {
+        ASSERT_TRUE(pl_now_ns() < deadline_ns);
+    }
+    return fd;
+}
+
+static pid_t start_store(const char *log)
 {
     static char lease[16];
 
-    test_expect_log();
-    test_set_timeout(240);
-    started_begin();
-    (void)snprintf(target, sizeof(target), "unix:%s/h.sock", cluster_folder());
-    (void)snprintf(ports, sizeof(ports), "%u-%u", port, port);
     (void)snprintf(lease, sizeof(lease), "%u", LEASE_MS);
-    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", target);
-    return STARTED_DAEMON("store.log", "plasmon-store", "--head", target, "--gpus", "none",
+    return STARTED_DAEMON(log, "plasmon-store", "--head", target, "--gpus", "none",
                           "--cpu-devices", "1", "--device-memory", "16M", "--socket-dir",
                           cluster_folder(), "--bulk-address", "127.0.0.1", "--bulk-plain",
                           "--bulk-ports", ports, "--worker-start-lease", lease,
                           "--drain-deadline", "0");
 }
 
+static pid_t start(uint16_t port)
+{
+    test_expect_log();
+    test_set_timeout(240);
+    started_begin();
+    (void)snprintf(target, sizeof(target), "unix:%s/h.sock", cluster_folder());
+    (void)snprintf(ports, sizeof(ports), "%u-%u", port, port);
+    (void)STARTED_DAEMON("head.log", "plasmon-head", "--listen", target);
+    return start_store("store.log");
+}
+
 TEST(a_worker_that_follows_another_waits_for_a_port_and_nothing_is_lost)
 {
-    uint16_t port        = 0;
-    size_t from          = 0;
-    int taken            = take_port(&port);
-    uint64_t deadline_ns = pl_now_ns() + CLUSTER_WAIT_MS * UINT64_C(1000000);
-    unsigned waited_ms   = 0;
+    uint16_t port      = 0;
+    size_t from        = 0;
+    int taken          = take_port(&port);
+    unsigned waited_ms = 0;
     struct plasmon_client *client;
     struct plasmon_ref *ref;
     const char *after;
@@ -83,9 +99,7 @@ TEST(a_worker_that_follows_another_waits_for_a_port_and_nothing_is_lost)
     cluster_expect_all(client, ref, COUNT, 7);
 
     cluster_kill(cluster_worker(client, 0));
-    while ((taken = take_port(&port)) < 0) {
-        ASSERT_TRUE(pl_now_ns() < deadline_ns);
-    }
+    taken = wait_for_port(&port);
     (void)started_wait_log("store.log", &from, "so its worker waits and tries again");
     /* Not to wait for something: for longer than a start may come no further. */
     (void)poll(NULL, 0, HELD_MS);
@@ -96,6 +110,35 @@ TEST(a_worker_that_follows_another_waits_for_a_port_and_nothing_is_lost)
     ASSERT_TRUE(waited_ms >= HELD_MS); /* the same one: it was not taken for stuck */
     cluster_expect_all(client, ref, COUNT, 7);
     CLUSTER_OK(plasmon_release(client, ref));
+    plasmon_finish(client);
+    ASSERT_EQ(kill(store, SIGTERM), 0);
+    ASSERT_EQ(started_wait(store), 0);
+}
+
+TEST(a_worker_that_waits_for_a_port_hands_back_to_another_store)
+{
+    uint16_t port = 0;
+    int taken     = take_port(&port);
+    struct plasmon_client *client;
+    struct plasmon_ref *ref;
+    pid_t store;
+
+    pl_fd_close(&taken);
+    ASSERT_EQ(setenv("PLASMON_FAULT", "worker0.2/worker.start.set-up=hang", 1), 0);
+    store = start(port);
+    ASSERT_EQ(unsetenv("PLASMON_FAULT"), 0);
+    client = started_join_knowing(target, 1);
+    ref    = cluster_fill(client, COUNT, 7, 0);
+    cluster_expect_all(client, ref, COUNT, 7);
+    cluster_kill(cluster_worker(client, 0));
+    taken = wait_for_port(&port);
+    (void)started_wait_log("store.log", NULL, "so its worker waits and tries again");
+    ASSERT_EQ(kill(store, SIGKILL), 0);
+    ASSERT_EQ(started_wait(store), 128 + SIGKILL);
+    store = start_store("next.log");
+    (void)started_wait_log("next.log", NULL, "worker of device 0 is taken over");
+    pl_fd_close(&taken);
+    cluster_expect_all(client, ref, COUNT, 7);
     plasmon_finish(client);
     ASSERT_EQ(kill(store, SIGTERM), 0);
     ASSERT_EQ(started_wait(store), 0);
