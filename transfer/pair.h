@@ -94,7 +94,7 @@ struct transfer_pairs_config {
     struct transfer_counters *counters;
     int notify_fd;     /* raised when there is news */
     uint64_t stall_ns; /* a transfer may take that long and a second a GB; 0: 2 s */
-    uint64_t stuck_ns; /* an abort, or a worker that has news to collect; 0: 10 s */
+    uint64_t stuck_ns; /* an end, or a worker that has news to collect; 0: 10 s */
     /*
      * Enqueue a half by the host route; of a team, our part without the others. Not under any lock
      * of ours.
@@ -102,8 +102,8 @@ struct transfer_pairs_config {
     plasmon_status_t (*stage)(void *user, struct device_stream *stream,
                               const struct transfer_half *half);
     /*
-     * An abort does not return, or nobody collects news: the process must end. On the watcher's
-     * thread, once.
+     * A call that ends or frees a communicator does not return, or nobody collects news: the
+     * process must end. On the watcher's thread, each time that so long is over again.
      */
     void (*stuck)(void *user, const char *text);
     void *user;

@@ -190,7 +190,7 @@ void *pair_run(void *user)
     pl_mutex_unlock(&pair->pairs->lock);
 
     if (pair_wait(pair)) {
-        device_comm_close(comm);
+        pair_call(pair, device_comm_close, comm);
         tell(pair, &closed);
     } else {
         pair_abort(pair, comm);

@@ -166,10 +166,7 @@ static uint64_t stuck_ns(const struct transfer_pairs *pairs)
  */
 static void worker_look_locked(struct transfer_pairs *pairs, uint64_t now_ns)
 {
-    bool away = now_ns - pairs->looked_ns > AWAY_NS;
-
-    pairs->looked_ns = now_ns;
-    if (away || !under_way_locked(pairs)) {
+    if (!under_way_locked(pairs)) {
         pairs->collected_ns = now_ns;
     } else if (now_ns > pairs->collected_ns + stuck_ns(pairs)) {
         pairs->collected_ns = now_ns; /* said once each time */
@@ -177,6 +174,36 @@ static void worker_look_locked(struct transfer_pairs *pairs, uint64_t now_ns)
             pairs->config.user,
             "the worker has not looked after its pairs for too long: a call "
             "of the driver or of NCCL does not return");
+    }
+}
+
+/*
+ * Nobody has looked for so long that the whole process must have been away (it was frozen, or its
+ * machine stood still): what is waited for had no time either, and all of it begins anew.
+ */
+static void away_look_locked(struct transfer_pairs *pairs, uint64_t now_ns)
+{
+    bool away = now_ns - pairs->looked_ns > AWAY_NS;
+    struct pl_list *pos;
+
+    pairs->looked_ns = now_ns;
+    if (!away) {
+        return;
+    }
+    pairs->collected_ns = now_ns;
+    for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
+        struct pl_vec *halves = &pairs->lanes[i].on.halves;
+
+        for (size_t n = 0; n < halves->count; n++) {
+            struct transfer_lane_half *half = pl_vec_at(halves, n);
+
+            half->first_ns = half->staged_ns = 0; /* the next look notes them */
+        }
+    }
+    pl_list_for_each(pos, &pairs->pairs) {
+        struct pair *pair = pl_container_of(pos, struct pair, link);
+
+        pair->abort_since_ns = pair->abort_since_ns != 0 ? now_ns : 0;
     }
 }
 
@@ -259,7 +286,10 @@ static void pairs_look_locked(struct transfer_pairs *pairs, bool check, uint64_t
             pair_tell_locked(pair, &quiet);
         }
         if (pair->abort_since_ns != 0 && now_ns > pair->abort_since_ns + stuck_ns(pairs)) {
-            (void)snprintf(text, sizeof(text), "the communicator %s %u cannot be aborted",
+            pair->abort_since_ns = now_ns; /* said once each time */
+            (void)snprintf(text, sizeof(text),
+                           "the communicator %s %u cannot be ended: a call of the driver "
+                           "or of NCCL does not return",
                            pair->on.key.team != 0 ? "of team" : "with device",
                            pair->on.key.team != 0 ? pair->on.key.team : pair->on.key.peer);
             pairs->config.stuck(pairs->config.user, text);
@@ -369,6 +399,7 @@ void *pair_watch_run(void *user)
 
         __atomic_store_n(&pairs->nudged, false, __ATOMIC_RELAXED);
         checked_ns = check ? now_ns : checked_ns;
+        away_look_locked(pairs, now_ns);
         for (uint32_t i = 0; i < TRANSFER_LANES; i++) {
             moved_ns = lane_look_locked(pairs, i, now_ns, &room) ? now_ns : moved_ns;
         }

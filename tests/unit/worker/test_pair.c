@@ -8,6 +8,7 @@
  */
 #include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/lock.h"
+#include "device/device_int.h"
 #include "tests/harness/test.h"
 #include "transfer/pair.h"
 #include "transfer/pair_int.h"
@@ -44,6 +46,7 @@ struct host {
     int notify_fd;
     bool may_be_stuck;
     uint32_t stuck; /* how often that was said */
+    char stuck_text[200];
     pthread_t thread;
     struct pl_mutex lock; /* the worker's */
 };
@@ -109,6 +112,7 @@ static void stuck(void *user, const char *text)
     if (!host->may_be_stuck) {
         test_fail(__FILE__, __LINE__, "%s", text);
     }
+    (void)snprintf(host->stuck_text, sizeof(host->stuck_text), "%s", text);
     (void)__atomic_fetch_add(&host->stuck, 1, __ATOMIC_RELEASE);
 }
 
@@ -637,6 +641,130 @@ TEST(a_worker_that_does_not_look_after_its_pairs_is_told_to_be_stuck)
     finish(&world);
     ASSERT_EQ(world.host[0].stuck, 0);
     ASSERT_EQ(world.host[1].counters.copies[TRANSFER_HOST], 1);
+    world_close(&world, 2);
+}
+
+/* ---- calls that end a communicator and do not return */
+
+static const struct device_ops *real_ops;
+static atomic_bool call_may_return;
+
+static void hang(void)
+{
+    while (!atomic_load(&call_may_return)) {
+        nap();
+    }
+}
+
+static void close_hangs(struct device_comm *comm)
+{
+    hang();
+    comm->device->ops = real_ops;
+    device_comm_close(comm);
+}
+
+static void cut_hangs(struct device_comm *comm)
+{
+    hang();
+    comm->device->ops = real_ops;
+    device_comm_cut(comm);
+}
+
+/* What ends it hangs for longer than it may: that is said once a limit, and nothing else stands still. */
+static void assert_told_of_what_hangs(bool close)
+{
+    struct transfer_pair_key sends = key_of(1, false);
+    struct host *host              = &world.host[0];
+    struct device_ops hangs        = *host->device->ops;
+
+    real_ops         = host->device->ops;
+    hangs.comm_close = close_hangs;
+    hangs.comm_cut   = cut_hangs;
+    atomic_store(&call_may_return, false);
+    host->may_be_stuck = true;
+    host->device->ops  = &hangs; /* nothing of it is under way */
+    stuck_after(host, UINT64_C(300000000));
+    if (close) {
+        transfer_pair_close(host->pairs, &sends);
+    } else {
+        transfer_pair_break(host->pairs, &sends);
+        transfer_pair_abort(host->pairs, &sends);
+    }
+    while (__atomic_load_n(&host->stuck, __ATOMIC_ACQUIRE) < 2) {
+        struct transfer_pair_news news;
+
+        ASSERT_TRUE(!transfer_pairs_news(host->pairs, &news));
+        in_time(&world, "word of a call that does not return");
+        nap();
+    }
+    stuck_after(host, 0);
+    ASSERT_TRUE(
+        strstr(host->stuck_text, "the communicator with device 1 cannot be ended") != NULL);
+    ASSERT_TRUE(__atomic_load_n(&host->stuck, __ATOMIC_ACQUIRE) < 10);
+    atomic_store(&call_may_return, true);
+}
+
+TEST(a_communicator_that_cannot_be_closed_is_told_of)
+{
+    test_set_timeout(DEADLINE_S + 30);
+    world_open(&world, 2, 1);
+    open_all(&world, 2);
+    assert_told_of_what_hangs(true);
+    (void)wait_for(&world.host[0], 1, false, TRANSFER_PAIR_CLOSED);
+    world_close(&world, 2);
+}
+
+TEST(a_communicator_that_cannot_be_aborted_is_told_of)
+{
+    struct transfer_pair_key sends = key_of(1, false);
+
+    test_set_timeout(DEADLINE_S + 30);
+    world_open(&world, 2, 1);
+    open_all(&world, 2);
+    assert_told_of_what_hangs(false);
+    (void)wait_for(&world.host[0], 1, false, TRANSFER_PAIR_ENDED);
+    transfer_pair_free(world.host[0].pairs, &sends);
+    (void)wait_for(&world.host[0], 1, false, TRANSFER_PAIR_QUIET);
+    world_close(&world, 2);
+}
+
+/*
+ * The whole process was away (a frozen container, a machine that stood still): for as long the call
+ * could not get on, and nobody else could.
+ */
+TEST(who_was_away_is_not_taken_for_stuck)
+{
+    struct host *host              = &world.host[0];
+    struct transfer_pair_key sends = key_of(1, false);
+    struct timespec away           = {.tv_sec = 3, .tv_nsec = 300000000};
+    struct device_ops hangs;
+    bool begun = false;
+
+    test_set_timeout(DEADLINE_S + 30);
+    world_open(&world, 2, 1);
+    open_all(&world, 2);
+    real_ops         = host->device->ops;
+    hangs            = *real_ops;
+    hangs.comm_close = close_hangs;
+    atomic_store(&call_may_return, false);
+    host->device->ops = &hangs; /* nothing of it is under way */
+    stuck_after(host, UINT64_C(3000000000));
+    transfer_pair_close(host->pairs, &sends);
+    while (!begun) {
+        in_time(&world, "a call");
+        nap();
+        pl_mutex_lock(&host->pairs->lock);
+        begun = pl_list_first(&host->pairs->pairs, struct pair, link)->abort_since_ns != 0;
+        if (begun) { /* so long the watcher cannot look */
+            (void)nanosleep(&away, NULL);
+        }
+        pl_mutex_unlock(&host->pairs->lock);
+    }
+    away = (struct timespec){.tv_nsec = 300000000};
+    (void)nanosleep(&away, NULL);
+    ASSERT_EQ(__atomic_load_n(&host->stuck, __ATOMIC_ACQUIRE), 0);
+    atomic_store(&call_may_return, true);
+    (void)wait_for(host, 1, false, TRANSFER_PAIR_CLOSED);
     world_close(&world, 2);
 }
 
