@@ -65,9 +65,19 @@ plasmon_status_t worker_bulk_clients_init(struct worker_bulk_clients *clients,
     store_pins_init(clients->pins, (uint64_t)getpid());
     status = pl_mutex_init(&clients->lock, PL_RANK_LEAF);
     if (status != PLASMON_OK) {
-        pl_free(clients->pins);
-        clients->pins = NULL;
+        goto err_free;
     }
+    status = pl_cond_init(&clients->made);
+    if (status != PLASMON_OK) {
+        goto err_finish_lock;
+    }
+    return PLASMON_OK;
+
+err_finish_lock:
+    pl_mutex_finish(&clients->lock);
+err_free:
+    pl_free(clients->pins);
+    clients->pins = NULL;
     return status;
 }
 
@@ -77,6 +87,7 @@ void worker_bulk_clients_finish(struct worker_bulk_clients *clients)
         return;
     }
     pl_vec_finish(&clients->places);
+    pl_cond_finish(&clients->made);
     pl_mutex_finish(&clients->lock);
     pl_free(clients->pins);
     clients->pins = NULL;
@@ -145,20 +156,26 @@ static plasmon_status_t lane_make(struct worker_bulk_clients *clients)
     return status;
 }
 
+/* One thread makes a lane at a time: many that come at once need no more than their number. */
 static plasmon_status_t place_take(struct worker_bulk_clients *clients,
                                    struct access *access)
 {
     plasmon_status_t status = PLASMON_OK;
-    bool taken              = false;
 
-    while (status == PLASMON_OK && !taken) {
-        pl_mutex_lock(&clients->lock);
-        taken = place_take_locked(clients, access);
-        pl_mutex_unlock(&clients->lock);
-        if (!taken) {
-            status = lane_make(clients);
+    pl_mutex_lock(&clients->lock);
+    while (status == PLASMON_OK && !place_take_locked(clients, access)) {
+        if (clients->making) {
+            pl_cond_wait(&clients->made, &clients->lock);
+            continue;
         }
+        clients->making = true;
+        pl_mutex_unlock(&clients->lock);
+        status = lane_make(clients);
+        pl_mutex_lock(&clients->lock);
+        clients->making = false;
+        pl_cond_broadcast(&clients->made);
     }
+    pl_mutex_unlock(&clients->lock);
     return status;
 }
 
@@ -242,12 +259,7 @@ static plasmon_status_t access_open(void *user, const struct bulk_request *reque
     access->generation = wire_buffer_generation(ticket.buffer);
     access->offset     = request->offset;
     access->base.slots = clients->direct ? DIRECT_SLOTS : TRANSFER_ACCESS_SLOTS_MAX;
-    status             = clients->direct ? PLASMON_OK : place_take(clients, access);
-    if (status != PLASMON_OK) {
-        pl_free(access);
-        return pl_err_set(err, status, "no pinned memory is left for clients");
-    }
-    *out_access = &access->base;
+    *out_access        = &access->base;
     return PLASMON_OK;
 }
 
@@ -276,12 +288,18 @@ static plasmon_status_t access_begin(void *user, struct transfer_bulk_access *ba
 {
     struct worker_bulk_clients *clients = user;
     struct access *access               = access_of(base);
+    plasmon_status_t status             = PLASMON_OK;
     struct store_entry entry;
     uint32_t pin;
-    plasmon_status_t status =
-        (access->kind == BULK_PUT ? store_table_pin_writing : store_table_pin)(
-            clients->table, access->slot, access->generation, clients->pins, &entry, &pin);
 
+    if (!clients->direct && access->lane == NULL) {
+        /* now: only so many accesses get here, while any number may be opened */
+        status = place_take(clients, access);
+    }
+    if (status == PLASMON_OK) {
+        status = (access->kind == BULK_PUT ? store_table_pin_writing : store_table_pin)(
+            clients->table, access->slot, access->generation, clients->pins, &entry, &pin);
+    }
     if (status != PLASMON_OK) {
         return status;
     }

@@ -44,6 +44,8 @@ struct worker_bulk_clients {
 
     struct pl_mutex lock; /* rank PL_RANK_LEAF */
     struct pl_vec places; /* struct place: slots of lanes; guarded by `lock` */
+    bool making;          /* somebody makes some; guarded by `lock` */
+    struct pl_cond made;
 };
 
 extern const struct transfer_bulk_access_ops worker_bulk_clients_ops;

@@ -541,6 +541,103 @@ TEST(more_clients_than_there_is_room_for_are_told_so)
     end();
 }
 
+static size_t places(void)
+{
+    size_t count;
+
+    pl_mutex_lock(&clients.lock);
+    count = clients.places.count;
+    pl_mutex_unlock(&clients.lock);
+    return count;
+}
+
+static struct transfer_bulk_access *access_open(void)
+{
+    const struct bulk_request request = request_of(BULK_GET, SEALED, 0, 10);
+    struct transfer_bulk_access *access;
+    struct pl_err err;
+
+    ASSERT_OK(worker_bulk_clients_ops.open(&clients, &request, &access, &err));
+    return access;
+}
+
+static void *piece_begin_run(void *access)
+{
+    void *piece;
+
+    ASSERT_OK(worker_bulk_clients_ops.begin(&clients, access, 0, 0, 10, &piece));
+    return NULL;
+}
+
+static void access_finish(struct transfer_bulk_access *access)
+{
+    while (worker_bulk_clients_ops.poll(&clients, access, 0) == PLASMON_EAGAIN) {
+        (void)poll(NULL, 0, 1);
+    }
+    worker_bulk_clients_ops.end(&clients, access, 0);
+    worker_bulk_clients_ops.close(&clients, access, 10, true);
+}
+
+/* All of them find that there is none: memory is pinned for as many as there are. */
+TEST(clients_that_come_at_once_have_no_more_memory_pinned_than_they_need)
+{
+    struct transfer_bulk_access *access[8];
+    pthread_t threads[8];
+
+    begin(true);
+    pl_mutex_lock(&lanes.lent_lock); /* whoever makes slots waits there */
+    for (uint32_t i = 0; i < 8; i++) {
+        access[i] = access_open();
+        ASSERT_EQ(pthread_create(&threads[i], NULL, piece_begin_run, access[i]), 0);
+    }
+    (void)poll(NULL, 0, 300);
+    pl_mutex_unlock(&lanes.lent_lock);
+    for (uint32_t i = 0; i < 8; i++) {
+        ASSERT_EQ(pthread_join(threads[i], NULL), 0);
+    }
+    ASSERT_EQ(places(), 8);
+    for (uint32_t i = 0; i < 8; i++) {
+        access_finish(access[i]);
+    }
+    end();
+}
+
+static uint32_t clients_there(void)
+{
+    uint32_t count = 0;
+
+    pl_mutex_lock(&channel->lock);
+    for (size_t i = 0; i < channel->ins.count; i++) {
+        const struct bulk_in *in = *(struct bulk_in **)pl_vec_at(&channel->ins, i);
+
+        count += in->client && !in->ended;
+    }
+    pl_mutex_unlock(&channel->lock);
+    return count;
+}
+
+TEST(for_clients_that_there_is_no_room_for_no_memory_is_pinned)
+{
+    struct bulk_request request;
+    int fds[BULK_CLIENTS_MAX];
+
+    begin(true);
+    request = request_of(BULK_PUT, OPENED, 0, 10);
+    for (uint32_t i = 0; i < BULK_CLIENTS_MAX; i++) { /* each has yet to send its bytes */
+        fds[i] = raw_connect(0);
+        request_send(fds[i], &request);
+    }
+    while (clients_there() < BULK_CLIENTS_MAX) {
+        (void)poll(NULL, 0, 1);
+    }
+    assert_request_refused(&request, PLASMON_ELIMIT);
+    ASSERT_EQ(places(), 0);
+    for (uint32_t i = 0; i < BULK_CLIENTS_MAX; i++) {
+        ASSERT_EQ(close(fds[i]), 0);
+    }
+    end();
+}
+
 TEST(a_worker_that_cannot_be_reached_is_left_alone_for_a_while)
 {
     uint8_t byte;
