@@ -164,6 +164,21 @@ static void look_at_library(const char *what, const char *const *names, const ch
     tell(false, false, what, "not found (%s): %s", tried, without);
 }
 
+/* As workers look for it: the one that is named, or the usual ones. */
+static void look_at_nccl(void)
+{
+    static const char *const usual[] = {"libnccl.so.2",
+                                        "/usr/local/cuda/lib64/libnccl.so.2",
+                                        "/usr/local/cuda/lib/libnccl.so.2", NULL};
+    const char *named                = getenv("PLASMON_NCCL_LIBRARY");
+    const char *const only[]         = {named, NULL};
+
+    look_at_library("NCCL", named != NULL && named[0] != '\0' ? only : usual,
+                    "between hosts GPUs' objects go over TCP alone, and collectives by "
+                    "copies; install libnccl2 (2.18 or newer), or name it in "
+                    "PLASMON_NCCL_LIBRARY");
+}
+
 static void look_at_libraries(void)
 {
     static const char *const driver[] = {"libcuda.so.1", NULL};
@@ -175,7 +190,6 @@ static void look_at_libraries(void)
                                        NULL};
     static const char *const solver[] = {"libcusolver.so.12", "libcusolver.so.11",
                                          "libcusolver.so", NULL};
-    static const char *const nccl[]   = {"libnccl.so.2", "libnccl.so", NULL};
 
     look_at_library("CUDA driver", driver,
                     "GPUs cannot be used; install the NVIDIA driver");
@@ -190,7 +204,7 @@ static void look_at_libraries(void)
                     "qr, inverse and determinant cannot run on GPUs; install the CUDA "
                     "toolkit or add it to LD_LIBRARY_PATH");
     look_at_library("NVRTC", nvrtc, "functions given as CUDA source cannot be compiled");
-    look_at_library("NCCL", nccl, "the nccl route is not there");
+    look_at_nccl();
 }
 
 /* What a program prints, with what it logs; its exit status, 128 + a signal, or -1: it could not be run. */

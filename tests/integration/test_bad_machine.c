@@ -120,6 +120,21 @@ TEST(doctor_says_why_there_is_no_gpu)
     ASSERT_CONTAINS(said, "CPU devices will be used");
 }
 
+TEST(doctor_looks_for_the_nccl_that_workers_would_load)
+{
+    char said[16384];
+
+    started_begin();
+    ASSERT_EQ(setenv("PLASMON_NCCL_LIBRARY", "/nowhere/libnccl.so.2", 1), 0);
+    (void)STARTED_RUN(said, sizeof(said), "plasmon", "doctor");
+    ASSERT_CONTAINS(said, "not found (/nowhere/libnccl.so.2)");
+    ASSERT_CONTAINS(said, "install libnccl2");
+    ASSERT_EQ(setenv("PLASMON_NCCL_LIBRARY", "libm.so.6", 1), 0); /* any that is there */
+    (void)STARTED_RUN(said, sizeof(said), "plasmon", "doctor");
+    ASSERT_CONTAINS(said, "NCCL               libm.so.6");
+    ASSERT_EQ(unsetenv("PLASMON_NCCL_LIBRARY"), 0);
+}
+
 /* -------------------------------------------------------------------------- permissions */
 
 /* As somebody who is not root, which the tests often are. */
