@@ -308,12 +308,11 @@ static plasmon_status_t request_serve(struct bulk_in *in,
                                                  .ops   = config->access,
                                                  .user  = config->access_user,
                                                  .bytes = request->bytes};
-    struct pl_err err                         = {.status = PLASMON_OK};
     uint64_t moved                            = 0;
     bool kind_known = request->kind == BULK_PUT || request->kind == BULK_GET;
     plasmon_status_t status =
         kind_known && request->bytes > 0
-            ? serving.ops->open(serving.user, request, &serving.access, &err)
+            ? serving.ops->open(serving.user, request, &serving.access, &in->why)
             : PLASMON_EMALFORMED;
 
     if (status == PLASMON_OK) {
@@ -329,7 +328,7 @@ static plasmon_status_t request_serve(struct bulk_in *in,
     if (status != PLASMON_OK && status != PLASMON_ECONNECT && status != PLASMON_ETIMEDOUT &&
         status != PLASMON_ECLOSED) {
         pl_debug("bulk", "a client's request was refused: %s %s", pl_status_text(status),
-                 err.text);
+                 in->why.text);
         (void)tell(in, 0, status); /* the connection ends with it */
     }
     return status;

@@ -296,14 +296,13 @@ plasmon_status_t bulk_in_welcome(struct bulk_in *in, plasmon_status_t status)
 static plasmon_status_t hello_take(struct bulk_in *in, bool *out_ours)
 {
     uint64_t until_ns       = pl_now_ns() + BULK_HANDSHAKE_NS;
-    struct pl_err err       = {.status = PLASMON_OK};
     plasmon_status_t status = PLASMON_OK;
     struct bulk_hello hello;
     uint32_t ours;
 
     *out_ours = true;
     if (in->bulk->tls != NULL) {
-        status = bulk_tls_begin(&in->link, in->bulk->tls, true, until_ns, &err);
+        status = bulk_tls_begin(&in->link, in->bulk->tls, true, until_ns, &in->why);
     }
     if (status == PLASMON_OK) {
         status = bulk_link_read(&in->link, &hello, sizeof(hello), 0, until_ns);
@@ -312,19 +311,25 @@ static plasmon_status_t hello_take(struct bulk_in *in, bool *out_ours)
         return status;
     }
     ours = atomic_load(&in->bulk->device);
-    if (hello.magic != BULK_MAGIC) {
-        return PLASMON_EMALFORMED; /* it would not understand an answer */
+    if (hello.magic != BULK_MAGIC) { /* it would not understand an answer */
+        return pl_err_set(&in->why, PLASMON_EMALFORMED,
+                          "what it says is not of Plasmon: it is another program%s",
+                          in->bulk->tls == NULL ? ", or one that speaks TLS" : "");
     }
     if (hello.version != BULK_VERSION) {
         status      = PLASMON_EVERSION;
         in->version = hello.version;
     } else if (hello.from != BULK_CLIENT && in->bulk->tls != NULL && !in->link.host) {
-        status = PLASMON_EAUTH; /* a program's certificate */
+        status = pl_err_set(&in->why, PLASMON_EAUTH,
+                            "its certificate is a program's, and bytes of other devices "
+                            "come from hosts");
     } else if (hello.from == BULK_CLIENT) {
         *out_ours = false;
         return bulk_client_run(in, until_ns);
     } else if (!secret_equal(hello.secret, in->bulk->secret)) {
-        status = PLASMON_EAUTH;
+        status = pl_err_set(&in->why, PLASMON_EAUTH,
+                            "what it shows is no secret of this worker: it means the one "
+                            "that had this port before, or is not of this cluster");
     } else if (ours == BULK_NOBODY || hello.to != ours) {
         *out_ours = false;
         bulk_relay_run(in, &hello);
@@ -390,21 +395,23 @@ static void *in_run(void *user)
 {
     struct bulk_in *in         = user;
     struct transfer_bulk *bulk = in->bulk;
+    char from[TRANSFER_BULK_ADDRESS_BYTES];
     plasmon_status_t status;
 
     bulk_tls_thread();
+    bulk_peer_address(in->link.fd, from);
     status = bulk_in_serve(in);
     if (status == PLASMON_EVERSION && refusal_is_news(bulk)) {
         pl_warn(
             "bulk",
-            "a connection was refused: it speaks version %u of the bulk channel, and we "
-            "speak %u: all programs of a cluster must be of one release",
-            in->version, BULK_VERSION);
+            "a connection from %s was refused: it speaks version %u of the bulk "
+            "channel, and we speak %u: all programs of a cluster must be of one release",
+            from, in->version, BULK_VERSION);
     } else if ((status == PLASMON_EAUTH || status == PLASMON_EMALFORMED) &&
                refusal_is_news(bulk)) {
-        pl_warn("bulk", "a connection was refused: %s%s", pl_status_text(status),
-                in->bulk->tls != NULL ? " (this worker speaks TLS)"
-                                      : " (this worker speaks without TLS)");
+        pl_warn("bulk", "a connection from %s was refused: %s (this worker speaks %sTLS)",
+                from, in->why.text[0] != '\0' ? in->why.text : pl_status_text(status),
+                in->bulk->tls != NULL ? "" : "without ");
     }
     (void)shutdown(in->link.fd, SHUT_RDWR); /* the acceptor closes it: ins_tidy() */
     pl_mutex_lock(&bulk->lock);

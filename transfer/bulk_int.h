@@ -77,6 +77,7 @@ struct bulk_in {
     uint64_t spoken_ns; /* its thread's: the last answer went then */
     /* its thread's: what the other side speaks, if that is not ours; else 0 */
     uint32_t version;
+    struct pl_err why; /* its thread's: why it was refused, if there is more to say */
 };
 
 /* Where another device listens, for whoever looks for a way round. */

@@ -132,6 +132,8 @@ plasmon_status_t bulk_listen(const char *listen_on, uint16_t port_first, uint16_
                              int *out_fd, char *out_address, struct pl_err *err);
 plasmon_status_t bulk_connect(const char *address, int stop_fd, int *out_fd,
                               struct pl_err *err);
+/* Who is at the other end; "somebody": it is not there any more. */
+void bulk_peer_address(int fd, char out[TRANSFER_BULK_ADDRESS_BYTES]);
 /* Are both on one machine, by their addresses? */
 bool bulk_same_place(const char *address, const char *other);
 

@@ -205,6 +205,18 @@ plasmon_status_t bulk_connect(const char *text, int stop_fd, int *out_fd,
     return PLASMON_OK;
 }
 
+void bulk_peer_address(int fd, char out[TRANSFER_BULK_ADDRESS_BYTES])
+{
+    union any_address address;
+    socklen_t bytes = sizeof(address);
+
+    if (getpeername(fd, &address.any, &bytes) == 0) {
+        format(&address, out);
+    } else {
+        (void)snprintf(out, TRANSFER_BULK_ADDRESS_BYTES, "somebody");
+    }
+}
+
 bool bulk_same_place(const char *address, const char *other)
 {
     const char *colon = strrchr(address, ':');

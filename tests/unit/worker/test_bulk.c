@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "tests/harness/test.h"
 #include "trust/trust.h"
 #include "transfer/bulk.h"
@@ -1089,6 +1090,41 @@ TEST(strangers_are_refused)
     assert_ended(fd);
     ASSERT_EQ(b.ring.timeline->stage_ready[0].value, 0);
     host_close(&b);
+}
+
+static atomic_bool refusal_names; /* the log said from where, and what is wrong */
+
+static void refusal_hear(void *user, enum pl_log_level level, const char *module,
+                         const char *text)
+{
+    (void)user;
+    (void)module;
+    if (level == PL_LOG_WARN && strstr(text, "a connection from 127.0.0.1:") != NULL &&
+        strstr(text, "no secret of this worker") != NULL) {
+        atomic_store(&refusal_names, true);
+    }
+}
+
+TEST(who_was_refused_is_named_in_the_log)
+{
+    struct bulk_hello hello;
+    struct host b;
+    int fd;
+
+    test_expect_log();
+    pl_log_set_sink(refusal_hear, NULL);
+    host_open(&b, 1, SLOT);
+    hello = hello_of(&b);
+    hello.secret[15] ^= 1;
+    fd = connect_to(&b);
+    send_all(fd, &hello, sizeof(hello));
+    assert_welcome(fd, PLASMON_EAUTH);
+    assert_ended(fd);
+    while (!atomic_load(&refusal_names)) {
+        (void)poll(NULL, 0, 5);
+    }
+    host_close(&b);
+    pl_log_set_sink(NULL, NULL);
 }
 
 TEST(a_sender_that_breaks_the_protocol_is_disconnected_and_writes_nothing)
