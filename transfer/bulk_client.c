@@ -15,6 +15,7 @@
 
 #define IDLE_NS   UINT64_C(10000000000) /* between requests, and between parts of a put */
 #define SEALED_NS UINT64_C(2000000000)  /* the head knows that it is sealed before we do */
+#define LOOK_MS   1                     /* between parts, while the device works on some */
 
 /* A request under way. */
 struct serving {
@@ -179,12 +180,60 @@ static plasmon_status_t piece_receive(struct serving *serving, uint32_t slot)
     return status;
 }
 
+/* Pieces that the device is through with, and the client hears so. */
+static plasmon_status_t pieces_end(struct serving *serving)
+{
+    plasmon_status_t status = PLASMON_OK;
+
+    while (status == PLASMON_OK && serving->first < serving->next) {
+        status = piece_poll(serving);
+        if (status == PLASMON_OK) {
+            piece_end(serving);
+            status = say_alive(serving);
+        }
+    }
+    return status == PLASMON_EAGAIN ? PLASMON_OK : status;
+}
+
+/*
+ * What the next part says of itself. Between parts a client may be silent for long, and meanwhile
+ * nothing holds its buffer that the device is through with.
+ */
+static plasmon_status_t head_receive(struct serving *serving, struct bulk_part *out)
+{
+    struct bulk_link *link  = &serving->in->link;
+    uint8_t *to             = (uint8_t *)out;
+    size_t left             = sizeof(*out);
+    uint64_t heard_ns       = pl_now_ns();
+    plasmon_status_t status = PLASMON_OK;
+
+    while (status == PLASMON_OK && left > 0) {
+        size_t some;
+
+        status = bulk_link_try_read(link, to, left, &some);
+        to += some;
+        left -= some;
+        heard_ns = some > 0 ? pl_now_ns() : heard_ns;
+        if (status == PLASMON_EAGAIN) {
+            status = pieces_end(serving);
+        }
+        if (status == PLASMON_OK && some == 0) {
+            status = bulk_link_wait(
+                link, POLLIN,
+                serving->first < serving->next ? LOOK_MS : (int)(IDLE_NS / 1000000));
+        }
+        if (status == PLASMON_EAGAIN) {
+            status = pl_now_ns() - heard_ns < IDLE_NS ? PLASMON_OK : PLASMON_ETIMEDOUT;
+        }
+    }
+    return status;
+}
+
 static plasmon_status_t part_receive(struct serving *serving)
 {
     uint32_t slot = slot_of(serving, serving->next);
     struct bulk_part part;
-    plasmon_status_t status =
-        bulk_link_read(&serving->in->link, &part, sizeof(part), IDLE_NS, 0);
+    plasmon_status_t status = head_receive(serving, &part);
 
     if (status != PLASMON_OK) {
         return status;

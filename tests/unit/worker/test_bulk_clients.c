@@ -481,6 +481,44 @@ TEST(who_falls_silent_in_the_middle_of_a_part_loses_his_connection)
     end();
 }
 
+/*
+ * A part that the device is through with holds its buffer no more, though the next one does not
+ * come: its client is stopped, say, which may be for ten seconds.
+ */
+TEST(who_falls_silent_between_parts_holds_no_buffer)
+{
+    struct bulk_part part = {.offset = 0, .bytes = 1000};
+    struct bulk_request request;
+    uint64_t silent_ns;
+    int fd;
+
+    begin(true);
+    request = request_of(BULK_PUT, OPENED, 0, 2000);
+    fd      = raw_connect(0);
+    request_send(fd, &request);
+    ASSERT_EQ(send(fd, &part, sizeof(part), MSG_NOSIGNAL), (ssize_t)sizeof(part));
+    ASSERT_EQ(send(fd, bytes_of, 1000, MSG_NOSIGNAL), 1000);
+    silent_ns = pl_now_ns();
+    while (buffer_of(OPENED)[999] != bytes_of[999]) { /* the device has it */
+        ASSERT_TRUE(pl_now_ns() - silent_ns < LONG_NS);
+        (void)poll(NULL, 0, 1);
+    }
+    while (worker_bulk_clients_hold(&clients, OPENED)) {
+        ASSERT_TRUE(pl_now_ns() - silent_ns < UINT64_C(8000000000));
+        (void)poll(NULL, 0, 1);
+    }
+    part.offset = 1000;
+    ASSERT_EQ(send(fd, &part, sizeof(part), MSG_NOSIGNAL), (ssize_t)sizeof(part));
+    ASSERT_EQ(send(fd, bytes_of + 1000, 1000, MSG_NOSIGNAL), 1000);
+    while (part.offset != 2000) { /* the worker says how far it is */
+        ASSERT_EQ(recv(fd, &part, sizeof(part), MSG_WAITALL), (ssize_t)sizeof(part));
+        ASSERT_EQ(part.status, PLASMON_OK);
+    }
+    ASSERT_TRUE(memcmp(buffer_of(OPENED), bytes_of, 2000) == 0);
+    ASSERT_EQ(close(fd), 0);
+    end();
+}
+
 /* A connection of a client is over, as the worker sees it; it is forgotten when the next one comes. */
 static bool any_ended(void)
 {
