@@ -193,15 +193,19 @@ void bulk_links_keep(struct bulk_links *links, const char *address, struct bulk_
 static plasmon_status_t link_open(struct moving *moving, struct pl_err *err)
 {
     struct transfer_bulk_endpoint endpoint = {.address = ""};
+    struct pl_err why                      = {.status = PLASMON_OK};
     plasmon_status_t status;
 
     memcpy(endpoint.address, moving->transfer->grant->address, sizeof(endpoint.address));
-    status = bulk_connect(endpoint.address, -1, &moving->link.fd, err);
-    if (status == PLASMON_OK) {
-        status = bulk_link_introduce(&moving->link, moving->links->tls, BULK_CLIENT,
-                                     moving->transfer->device, &endpoint, err);
+    status = bulk_connect(endpoint.address, -1, &moving->link.fd, &why);
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status,
+                          "%s; does a firewall let this machine through to --bulk-address "
+                          "and --bulk-ports of its store?",
+                          why.text);
     }
-    return status;
+    return bulk_link_introduce(&moving->link, moving->links->tls, BULK_CLIENT,
+                               moving->transfer->device, &endpoint, err);
 }
 
 /* ------------------------------------------------------------------------------- moving */

@@ -678,6 +678,9 @@ TEST(for_clients_that_there_is_no_room_for_no_memory_is_pinned)
 
 TEST(a_worker_that_cannot_be_reached_is_left_alone_for_a_while)
 {
+    struct bulk_transfer transfer = {.device = DEVICE, .bytes = 1};
+    struct bulk_grant grant;
+    struct pl_err err;
     uint8_t byte;
 
     begin(false);
@@ -688,6 +691,12 @@ TEST(a_worker_that_cannot_be_reached_is_left_alone_for_a_while)
     ASSERT_TRUE(!bulk_links_allow(&links, DEVICE, false));
     ASSERT_TRUE(bulk_links_allow(&links, DEVICE + 1, false));
     ASSERT_TRUE(!bulk_links_allow(&links, DEVICE + 1, true)); /* we have no certificate */
+    grant_make(SEALED, WIRE_TICKET_READ, &grant);
+    transfer.grant       = &grant;
+    transfer.deadline_ns = pl_now_ns() + LONG_NS;
+    ASSERT_STATUS(bulk_get(&links, &transfer, &byte, &err), PLASMON_EUNREACHABLE);
+    ASSERT_NOT_NULL(strstr(err.text, endpoint.address));
+    ASSERT_NOT_NULL(strstr(err.text, "--bulk-ports")); /* what to look at */
     end();
 }
 
