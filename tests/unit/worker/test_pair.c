@@ -646,28 +646,42 @@ TEST(a_worker_that_does_not_look_after_its_pairs_is_told_to_be_stuck)
 
 /* ---- calls that end a communicator and do not return */
 
-static const struct device_ops *real_ops;
+/* In the place of a communicator's device, until the call may return. */
+static struct device_ops hanging_ops;
+static struct device hanging_device = {.ops = &hanging_ops};
+static struct device *real_device;
 static atomic_bool call_may_return;
 
-static void hang(void)
+static void hang(struct device_comm *comm)
 {
     while (!atomic_load(&call_may_return)) {
         nap();
     }
+    comm->device = real_device;
 }
 
 static void close_hangs(struct device_comm *comm)
 {
-    hang();
-    comm->device->ops = real_ops;
+    hang(comm);
     device_comm_close(comm);
 }
 
 static void cut_hangs(struct device_comm *comm)
 {
-    hang();
-    comm->device->ops = real_ops;
+    hang(comm);
     device_comm_cut(comm);
+}
+
+/* Of the only pair of this host, which is open, and of which nothing is under way. */
+static void ends_hang(struct host *host, uint64_t limit_ns)
+{
+    hanging_ops = (struct device_ops){.comm_close = close_hangs, .comm_cut = cut_hangs};
+    real_device = host->device;
+    atomic_store(&call_may_return, false);
+    stuck_after(host, limit_ns);
+    pl_mutex_lock(&host->pairs->lock);
+    pl_list_first(&host->pairs->pairs, struct pair, link)->comm->device = &hanging_device;
+    pl_mutex_unlock(&host->pairs->lock);
 }
 
 /* What ends it hangs for longer than it may: that is said once a limit, and nothing else stands still. */
@@ -675,15 +689,9 @@ static void assert_told_of_what_hangs(bool close)
 {
     struct transfer_pair_key sends = key_of(1, false);
     struct host *host              = &world.host[0];
-    struct device_ops hangs        = *host->device->ops;
 
-    real_ops         = host->device->ops;
-    hangs.comm_close = close_hangs;
-    hangs.comm_cut   = cut_hangs;
-    atomic_store(&call_may_return, false);
     host->may_be_stuck = true;
-    host->device->ops  = &hangs; /* nothing of it is under way */
-    stuck_after(host, UINT64_C(300000000));
+    ends_hang(host, UINT64_C(300000000));
     if (close) {
         transfer_pair_close(host->pairs, &sends);
     } else {
@@ -737,18 +745,12 @@ TEST(who_was_away_is_not_taken_for_stuck)
     struct host *host              = &world.host[0];
     struct transfer_pair_key sends = key_of(1, false);
     struct timespec away           = {.tv_sec = 3, .tv_nsec = 300000000};
-    struct device_ops hangs;
-    bool begun = false;
+    bool begun                     = false;
 
     test_set_timeout(DEADLINE_S + 30);
     world_open(&world, 2, 1);
     open_all(&world, 2);
-    real_ops         = host->device->ops;
-    hangs            = *real_ops;
-    hangs.comm_close = close_hangs;
-    atomic_store(&call_may_return, false);
-    host->device->ops = &hangs; /* nothing of it is under way */
-    stuck_after(host, UINT64_C(3000000000));
+    ends_hang(host, UINT64_C(3000000000));
     transfer_pair_close(host->pairs, &sends);
     while (!begun) {
         in_time(&world, "a call");
