@@ -193,10 +193,11 @@ static const struct doctor_cause causes[] = {
          "host memory to be page-locked)",
          "that happens when what is on the device is over (of a copy: in a worker that "
          "follows a dead one; up to a quarter of a second a GiB)"},
-    [PLASMON__V1__WAIT_WHY__WAIT_QUIET] = {"quiet",
-                                           "waits until nothing is on its device: a "
-                                           "recorded graph is made ready, or a map is new",
-                                           "that happens when what runs there is over"},
+    [PLASMON__V1__WAIT_WHY__WAIT_QUIET] =
+        {"quiet",
+         "waits until nothing is on its device: a recorded graph is made ready, a "
+         "communicator (NCCL) is opened or ended, or a map is new",
+         "that happens when what runs there is over"},
     [PLASMON__V1__WAIT_WHY__WAIT_PAIR] =
         {"pair", "waits for its communicator (NCCL)",
          "it is opened or ended; what is stuck goes by the host route"},

@@ -103,8 +103,9 @@ Plasmon__V1__WaitWhy worker_waits_why(const struct worker_core *core,
         return PLASMON__V1__WAIT_WHY__WAIT_PUBLISH;
     }
     if (core->waits_quiet) {
-        return launch->checked ? PLASMON__V1__WAIT_WHY__WAIT_QUIET
-                               : PLASMON__V1__WAIT_WHY__WAIT_CODE;
+        return launch->checked || worker_launch_is_pairs(launch)
+                   ? PLASMON__V1__WAIT_WHY__WAIT_QUIET
+                   : PLASMON__V1__WAIT_WHY__WAIT_CODE;
     }
     return core->waits_pair ? PLASMON__V1__WAIT_WHY__WAIT_PAIR
                             : PLASMON__V1__WAIT_WHY__WAIT_NONE;

@@ -1129,6 +1129,44 @@ TEST(a_word_is_written_before_half_of_a_transfer_by_a_pair_is_enqueued)
     fake_destroy(fake);
 }
 
+/* It has no function that could be compiled: it is opened when nothing is on the device. */
+TEST(of_a_communicator_that_is_to_be_opened_it_is_said_what_it_waits_for)
+{
+    const struct worker_pair_key key   = {.peer = FAKE_BASE, .epoch = 1};
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    Plasmon__V1__PairOrder staged      = PLASMON__V1__PAIR_ORDER__INIT;
+    Plasmon__V1__PairOrder *orders[]   = {&staged};
+    Plasmon__V1__WorkerStats stats     = PLASMON__V1__WORKER_STATS__INIT;
+    struct fake *fake                  = fake_create();
+    struct fake_launch launch;
+    struct wire_arena arena;
+
+    fake_launch_init(&launch, 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
+    launch.message.peer = FAKE_BASE;
+    launch.message.pair = 1;
+    ASSERT_OK(fake_send(fake, &launch));
+    worker_core_pair_opened(fake->core, &key, PLASMON_OK, NULL, 1);
+    worker_core_advance(fake->core);
+    staged.peer     = FAKE_BASE;
+    staged.epoch    = 1;
+    staged.state    = PLASMON__V1__PAIR_STATE__PAIR_STAGED;
+    command.pairs   = orders;
+    command.n_pairs = 1;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    fake_fill(fake, 2, 3, 4);                 /* under way */
+    worker_core_pair_ended(fake->core, &key); /* what is left of it is to be freed first */
+
+    launch.message.seq  = 3;
+    launch.message.pair = 2;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_OK(wire_arena_init(&arena, 1 << 20));
+    worker_core_waits(fake->core, &arena, 0, &stats);
+    ASSERT_EQ(stats.waits[0]->seq, 3);
+    ASSERT_EQ(stats.waits[0]->why, PLASMON__V1__WAIT_WHY__WAIT_QUIET);
+    wire_arena_finish(&arena);
+    fake_destroy(fake);
+}
+
 /* Part of an all-reduce of slots 1 and 2 by team 5, into a fresh slot. */
 static void part_init(struct fake_launch *launch, uint64_t seq, uint32_t slot)
 {
