@@ -282,7 +282,11 @@ void transfer_pair_break(struct transfer_pairs *pairs, const struct transfer_pai
     pl_mutex_lock(&pairs->lock);
     pair = pair_find_locked(pairs, key);
     PL_CHECK(pair != NULL);
-    pair->on.broken = true;
+    if (!pair->close_asked) {
+        pair->on.broken = true;
+    } else if (!pair->thread_over && pair->abort_since_ns == 0) {
+        pair->abort_since_ns = pl_now_ns();
+    }
     pair_watch_nudge_locked(pairs);
     pl_mutex_unlock(&pairs->lock);
 }

@@ -156,7 +156,11 @@ plasmon_status_t transfer_pair_open(struct transfer_pairs *pairs,
                                     const uint8_t *id, uint32_t timeout_ms) PL_MUST_CHECK;
 /* CLOSED comes. Nothing of it is under way on any side, and nothing on the device. */
 void transfer_pair_close(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
-/* Mark it: what ends from now on is not believed. */
+/*
+ * Mark it: what ends from now on is not believed. Of one that is being closed: the call waits for
+ * its other side as long as that takes, but now that may never come, so it has `stuck_ns` from here
+ * on.
+ */
 void transfer_pair_break(struct transfer_pairs *pairs, const struct transfer_pair_key *key);
 /* Of one that is marked: ends its operations. ENDED comes; QUIET, if it was not open. */
 void transfer_pair_abort(struct transfer_pairs *pairs, const struct transfer_pair_key *key);

@@ -39,7 +39,11 @@ struct pair {
     bool thread_over;
     /* of its thread: it was asked for one of these, or all is to stop */
     struct pl_cond asked;
-    uint64_t abort_since_ns; /* 0: no call that ends or frees it is going on */
+    /*
+     * A call that ends or frees it is going on, or one that closes it, for which nobody may come
+     * any more; 0: none.
+     */
+    uint64_t abort_since_ns;
 };
 
 /* All sends, all receives, or all that teams do. */

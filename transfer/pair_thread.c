@@ -159,8 +159,9 @@ static bool pair_wait(struct pair *pair)
 static void pair_over(struct pair *pair)
 {
     pl_mutex_lock(&pair->pairs->lock);
-    pair->thread_over = true;
-    pair->on.aborted  = true;
+    pair->thread_over    = true;
+    pair->on.aborted     = true;
+    pair->abort_since_ns = 0;
     pair_watch_nudge_locked(pair->pairs);
     pl_cond_broadcast(&pair->pairs->changed); /* whoever waits until it is over */
     pl_mutex_unlock(&pair->pairs->lock);
@@ -190,7 +191,7 @@ void *pair_run(void *user)
     pl_mutex_unlock(&pair->pairs->lock);
 
     if (pair_wait(pair)) {
-        pair_call(pair, device_comm_close, comm);
+        device_comm_close(comm); /* waits for the other side: transfer_pair_break() */
         tell(pair, &closed);
     } else {
         pair_abort(pair, comm);

@@ -211,6 +211,10 @@ static void mark(struct worker_core *core, struct worker_comm *pair, uint64_t ep
     bool alone = (pair->key.receives && pair->key.team == 0) ||
                  pair->state == WORKER_PAIR_OPENING || pl_bug("worker.abort_early");
 
+    if (pair->key.epoch <= epoch && pair->state == WORKER_PAIR_CLOSING) {
+        core->config.ops->pair_break(core->config.user, &pair->key); /* it ends already */
+        return;
+    }
     if (pair->key.epoch > epoch ||
         (pair->state != WORKER_PAIR_OPENING && pair->state != WORKER_PAIR_OPEN)) {
         return;

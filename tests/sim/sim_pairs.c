@@ -622,7 +622,7 @@ void sim_pair_op_break(void *user, const struct worker_pair_key *key)
     struct sim_pair *pair = pair_named(user, key);
 
     PL_CHECK(pair != NULL);
-    pair->on.broken = true;
+    pair->on.broken |= !pair->close_asked; /* that one ends already */
     sim_pairs_look_soon(user);
 }
 

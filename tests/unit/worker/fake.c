@@ -599,6 +599,14 @@ static void op_pair_end(void *user, const struct worker_pair_key *key)
     (void)key;
 }
 
+static void op_pair_break(void *user, const struct worker_pair_key *key)
+{
+    struct fake *fake = user;
+
+    (void)key;
+    fake->pairs_broken++;
+}
+
 static void op_again(void *user)
 {
     struct fake *fake = user;
@@ -662,7 +670,7 @@ static const struct worker_ops fake_ops = {
     .bulk_send        = op_bulk_send,
     .pair_open        = op_pair_open,
     .pair_close       = op_pair_end,
-    .pair_break       = op_pair_end,
+    .pair_break       = op_pair_break,
     .pair_abort       = op_pair_end,
     .pair_free        = op_pair_end,
     .pair_room        = op_pair_lane,

@@ -64,6 +64,7 @@ struct fake {
     struct worker_source sources[8]; /* of the last combine */
     uint32_t arg_count;
     uint64_t starved_bytes;
+    uint32_t pairs_broken; /* calls of that op */
     uint32_t doorbells;
     struct pl_str rang; /* what was published when they rang: "1 2 4 " */
     uint32_t wakes;

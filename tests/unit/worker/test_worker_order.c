@@ -1129,15 +1129,27 @@ TEST(a_word_is_written_before_half_of_a_transfer_by_a_pair_is_enqueued)
     fake_destroy(fake);
 }
 
+static void order_take(struct fake *fake, uint64_t epoch, Plasmon__V1__PairState state)
+{
+    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
+    Plasmon__V1__PairOrder order       = PLASMON__V1__PAIR_ORDER__INIT;
+    Plasmon__V1__PairOrder *orders[]   = {&order};
+
+    order.peer      = FAKE_BASE;
+    order.epoch     = epoch;
+    order.state     = state;
+    command.pairs   = orders;
+    command.n_pairs = 1;
+    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    worker_core_advance(fake->core);
+}
+
 /* It has no function that could be compiled: it is opened when nothing is on the device. */
 TEST(of_a_communicator_that_is_to_be_opened_it_is_said_what_it_waits_for)
 {
-    const struct worker_pair_key key   = {.peer = FAKE_BASE, .epoch = 1};
-    Plasmon__V1__WorkerCommand command = PLASMON__V1__WORKER_COMMAND__INIT;
-    Plasmon__V1__PairOrder staged      = PLASMON__V1__PAIR_ORDER__INIT;
-    Plasmon__V1__PairOrder *orders[]   = {&staged};
-    Plasmon__V1__WorkerStats stats     = PLASMON__V1__WORKER_STATS__INIT;
-    struct fake *fake                  = fake_create();
+    const struct worker_pair_key key = {.peer = FAKE_BASE, .epoch = 1};
+    Plasmon__V1__WorkerStats stats   = PLASMON__V1__WORKER_STATS__INIT;
+    struct fake *fake                = fake_create();
     struct fake_launch launch;
     struct wire_arena arena;
 
@@ -1147,12 +1159,7 @@ TEST(of_a_communicator_that_is_to_be_opened_it_is_said_what_it_waits_for)
     ASSERT_OK(fake_send(fake, &launch));
     worker_core_pair_opened(fake->core, &key, PLASMON_OK, NULL, 1);
     worker_core_advance(fake->core);
-    staged.peer     = FAKE_BASE;
-    staged.epoch    = 1;
-    staged.state    = PLASMON__V1__PAIR_STATE__PAIR_STAGED;
-    command.pairs   = orders;
-    command.n_pairs = 1;
-    ASSERT_OK(worker_core_command(fake->core, &command, NULL));
+    order_take(fake, 1, PLASMON__V1__PAIR_STATE__PAIR_STAGED);
     fake_fill(fake, 2, 3, 4);                 /* under way */
     worker_core_pair_ended(fake->core, &key); /* what is left of it is to be freed first */
 
@@ -1164,6 +1171,32 @@ TEST(of_a_communicator_that_is_to_be_opened_it_is_said_what_it_waits_for)
     ASSERT_EQ(stats.waits[0]->seq, 3);
     ASSERT_EQ(stats.waits[0]->why, PLASMON__V1__WAIT_WHY__WAIT_QUIET);
     wire_arena_finish(&arena);
+    fake_destroy(fake);
+}
+
+/* The call may wait for the other side, which died: who watches it has to know. */
+TEST(of_a_communicator_that_is_being_closed_it_is_heard_that_its_other_side_is_gone)
+{
+    const struct worker_pair_key key = {.peer = FAKE_BASE, .epoch = 1};
+    struct fake *fake                = fake_create();
+    struct fake_launch launch;
+
+    fake_launch_init(&launch, 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
+    launch.message.peer = FAKE_BASE;
+    launch.message.pair = 1;
+    ASSERT_OK(fake_send(fake, &launch));
+    worker_core_pair_opened(fake->core, &key, PLASMON_OK, NULL, 1);
+    worker_core_advance(fake->core);
+    launch.message.seq  = 2;
+    launch.message.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE;
+    ASSERT_OK(fake_send(fake, &launch));
+    ASSERT_EQ(fake->pairs_broken, 0);
+    order_take(fake, 1, PLASMON__V1__PAIR_STATE__PAIR_BROKEN);
+    ASSERT_EQ(fake->pairs_broken, 1);
+    worker_core_pair_closed(fake->core, &key);
+    worker_core_advance(fake->core);
+    order_take(fake, 1, PLASMON__V1__PAIR_STATE__PAIR_STAGED);
+    ASSERT_EQ(fake->pairs_broken, 1); /* it is none any more */
     fake_destroy(fake);
 }
 
