@@ -117,6 +117,7 @@ struct sim_cut {
     uint64_t serial;
     uint64_t life_before; /* of to_head, when it began */
     uint64_t head_closed; /* of to_head: the connection that the head has given up */
+    uint64_t healed_ns;   /* when the last one was over */
     struct pl_vec late;   /* struct sim_bytes *; owned */
 };
 void sim_cut_init(struct sim_cut *cut, struct sim *sim, struct sim_pipe *to_head,

@@ -222,17 +222,26 @@ void sim_limits_head_crashed(struct sim *sim)
     }
 }
 
+static bool cut_off(const struct sim_worker *worker)
+{
+    return worker->cut.on || (worker->sim->config.stores && sim_node_of(worker)->cut.on);
+}
+
 void sim_limits_check(struct sim_worker *worker)
 {
     /* A store that dies is away for up to five seconds. */
     uint64_t most_ns = FENCE_MAX_NS + worker->sim->store_death_count * FENCE_MAX_NS;
+    uint64_t from_ns = worker->limits.fence_asked_ns;
 
-    if (worker->limits.fence_asked_ns != 0 &&
-        (worker->cut.on || (worker->sim->config.stores && sim_node_of(worker)->cut.on))) {
-        worker->limits.fence_asked_ns = worker->sim->now_ns; /* the head hears it later */
+    if (from_ns == 0 || !worker->alive || cut_off(worker)) {
+        return;
     }
-    if (worker->alive && worker->limits.fence_asked_ns != 0 &&
-        worker->sim->now_ns - worker->limits.fence_asked_ns > most_ns) {
+    /* Behind a cut nobody could hear it, and no step may have come to look here meanwhile. */
+    from_ns = pl_max_u64(from_ns, worker->cut.healed_ns);
+    if (worker->sim->config.stores) {
+        from_ns = pl_max_u64(from_ns, sim_node_of(worker)->cut.healed_ns);
+    }
+    if (worker->sim->now_ns - from_ns > most_ns) {
         sim_fail(worker->sim, "device %u asked to be fenced %llu s ago",
                  worker->host_device, (unsigned long long)(most_ns / UINT64_C(1000000000)));
     }

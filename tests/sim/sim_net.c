@@ -147,7 +147,8 @@ static void healed(void *user, uint64_t arg, void *data)
     if (!cut->on || arg != cut->serial) {
         return;
     }
-    cut->on = false;
+    cut->on        = false;
+    cut->healed_ns = cut->sim->now_ns;
     cover_cut(cut);
     sim_trace(cut->sim, "a cut is over");
     if (cut->to_head->up && cut->to_head->life == cut->head_closed) {

@@ -8,9 +8,11 @@
 
 #include "tests/harness/test.h"
 
-enum { SEEDS_DEFAULT = 60 };
+enum { SEEDS_DEFAULT = 60, RAISED_DEFAULT = 30 };
 
 static struct graph_coverage sum; /* large, and zero at the start of each test's process */
+
+static bool raised; /* most faults meet each other in a program */
 
 static uint32_t below(uint64_t *state, uint32_t count)
 {
@@ -22,12 +24,13 @@ static bool one_in(uint64_t *state, uint32_t count)
     return below(state, count) == 0;
 }
 
-/* Of a thousand programs; most often none. */
+/* Of a thousand programs; most often none, unless the chances are raised. */
 static uint32_t some(uint64_t *state)
 {
-    static const uint32_t permille[] = {0, 0, 0, 200, 500, 1000};
+    static const uint32_t permille[2][6] = {{0, 0, 0, 200, 500, 1000},
+                                            {0, 200, 500, 1000, 1000, 1000}};
 
-    return permille[below(state, PL_COUNT(permille))];
+    return permille[raised][below(state, PL_COUNT(permille[raised]))];
 }
 
 static void draw_deaths(uint64_t *state, struct graph_profile *profile)
@@ -105,6 +108,21 @@ static bool run_one(uint64_t seed, void *user)
 TEST(anything_may_meet_anything)
 {
     (void)seeds_run(SEEDS_DEFAULT, run_one, NULL);
+}
+
+TEST(nearly_everything_meets)
+{
+    raised = true;
+    (void)seeds_run(RAISED_DEFAULT, run_one, NULL);
+}
+
+/* Behind the end of a host's cut is when one of it that asked to be fenced can first be heard. */
+TEST(who_asked_to_be_fenced_behind_a_cut_is_not_late)
+{
+    raised = true;
+    test_expect_log();
+    seeds_log_errors();
+    ASSERT_TRUE(run_one(2016854, NULL));
 }
 
 TEST_MAIN()
