@@ -117,13 +117,19 @@ static uint64_t scalar_at(const Plasmon__V1__Task *task, size_t number,
     return bits;
 }
 
+/* One that is drained takes nothing new, and nobody has named it. */
+static bool usable(const struct head_device *device)
+{
+    return device->joined && !device->gone && !device->draining;
+}
+
 /* Devices that are there, in order; number i of them. */
 static uint32_t usable_device(const struct head_core *core, uint64_t i)
 {
     for (uint32_t index = 0; index < core->devices.count; index++) {
         const struct head_device *device = head_device_at(core, index);
 
-        if (device->joined && !device->gone && i-- == 0) {
+        if (usable(device) && i-- == 0) {
             return index;
         }
     }
@@ -181,9 +187,7 @@ plasmon_status_t head_index_submit(struct head_core *core, struct head_client *c
         total *= task->index->count[k];
     }
     for (uint32_t i = 0; i < core->devices.count; i++) {
-        const struct head_device *device = head_device_at(core, i);
-
-        devices += device->joined && !device->gone;
+        devices += usable(head_device_at(core, i));
     }
     status = outputs_create(core, client, task, err);
     if (status != PLASMON_OK) {

@@ -251,6 +251,59 @@ TEST(without_time_the_deadline_is_named)
     end();
 }
 
+/* Ref id + 100 is made by four instances, each of which writes its quarter. */
+static void spread(uint64_t id, uint32_t how)
+{
+    enum { PARTS = 4 };
+    Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
+    Plasmon__V1__Task task = PLASMON__V1__TASK__INIT, *tasks[] = {&task};
+    Plasmon__V1__Arg arg = PLASMON__V1__ARG__INIT, *args[] = {&arg};
+    Plasmon__V1__Index index = PLASMON__V1__INDEX__INIT;
+    Plasmon__V1__Shape shape = PLASMON__V1__SHAPE__INIT;
+    uint64_t dim = VALUE / 4, count = PARTS;
+    int64_t step      = VALUE / 4 / PARTS;
+    int64_t view[]    = {0, step, 1};
+    struct pl_err err = {0};
+
+    shape.dtype      = PL_F32;
+    shape.n_dim      = 1;
+    shape.dim        = &dim;
+    index.count      = &count;
+    index.n_count    = 1;
+    index.spread     = how;
+    arg.mode         = PLASMON__V1__MODE__MODE_OUT;
+    arg.ref          = id + 100;
+    arg.shape        = &shape;
+    arg.view         = view;
+    arg.n_view       = PL_COUNT(view);
+    arg.index_step   = &step;
+    arg.n_index_step = 1;
+    task.id          = id;
+    task.function    = pl_hash_name("fill");
+    task.args        = args;
+    task.n_args      = 1;
+    task.index       = &index;
+    frame.tasks      = tasks;
+    frame.n_tasks    = 1;
+    ASSERT_OK(head_core_client_frame(core, session, &frame, &err));
+    head_core_flush(core);
+}
+
+/* Nobody has named the node that is drained: all of them go to the other one. */
+TEST(what_is_spread_over_the_devices_leaves_out_drained_ones)
+{
+    struct pl_err err = {0};
+    enum { BLOCK = 1, ROUND_ROBIN };
+
+    begin(0);
+    ASSERT_OK(head_core_drain(core, "a", DEADLINE_MS, &err));
+    spread(1, BLOCK);
+    spread(11, ROUND_ROBIN);
+    settle();
+    ASSERT_EQ(lost_after_the_end(101, 101) + lost_after_the_end(111, 111), 0);
+    end();
+}
+
 static void release(uint64_t ref)
 {
     Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
