@@ -443,7 +443,7 @@ static bool plan_present(struct plan *plan, struct pl_vec *io_rest)
     size_t left        = 0;
 
     for (size_t i = 0; i < io_rest->count; i++) {
-        if (head_spill_part_missing(items[i].tile, &items[i].box)) {
+        if (head_spill_part_missing(items[i].tile, &items[i].box, plan->dst->device)) {
             items[left++] = items[i];
         } else if (!plan_tile(plan, items[i].tile, &items[i].box)) {
             return false;

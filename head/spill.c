@@ -62,6 +62,17 @@ static bool on_devices(const struct head_tile *tile, const struct pl_box *box)
     return head_tile_covered_by(tile, is_on_a_device, NULL, box);
 }
 
+static bool is_on_one_that_stays(const struct head_buffer *buffer, const void *user)
+{
+    (void)user;
+    return buffer->spilled == NULL && !buffer->device->draining;
+}
+
+static bool on_devices_that_stay(const struct head_tile *tile, const struct pl_box *box)
+{
+    return head_tile_covered_by(tile, is_on_one_that_stays, NULL, box);
+}
+
 /*
  * Is all of what it holds of the tile in one copy in host memory? Not that of a host that is
  * drained, for somebody who stays.
@@ -740,28 +751,37 @@ static uint32_t copy_rank(const struct head_buffer *copy, const char *host)
                      (uint32_t)(host != NULL && strcmp(copy->device->host, host) == 0);
 }
 
-/* A copy that has some of the box, where no device has it, for that host. NULL: none is needed. */
+/*
+ * A copy that has some of the box, where no device has it, or where those that have it are drained
+ * and the copy and `to` stay: they may end while they send. NULL: none is needed. `to` NULL: nobody
+ * is to get it yet.
+ */
 static struct head_buffer *copy_needed(const struct head_tile *tile,
-                                       const struct pl_box *box, const char *host)
+                                       const struct pl_box *box,
+                                       const struct head_device *to)
 {
+    bool stays               = to != NULL && !to->draining;
     struct head_buffer *best = NULL;
     uint32_t best_rank       = 0;
     struct pl_list *pos;
 
-    if (tile->failure != NULL || on_devices(tile, box)) {
+    if (tile->failure != NULL || (stays ? on_devices_that_stay : on_devices)(tile, box)) {
         return NULL;
     }
     pl_list_for_each(pos, &tile->instances) {
         const struct head_instance *instance =
             pl_container_of(pos, struct head_instance, tile_link);
+        struct head_buffer *copy = instance->buffer;
         struct pl_box part;
 
-        if (instance->buffer->spilled != NULL &&
-            pl_box_intersection(&instance->box, box, &part) && !on_devices(tile, &part)) {
-            uint32_t rank = copy_rank(instance->buffer, host);
+        if (copy->spilled != NULL && pl_box_intersection(&instance->box, box, &part) &&
+            !(stays && !copy->device->draining && is_readable(copy)
+                  ? on_devices_that_stay
+                  : on_devices)(tile, &part)) {
+            uint32_t rank = copy_rank(copy, to != NULL ? to->host : NULL);
 
             if (rank > best_rank) {
-                best      = instance->buffer;
+                best      = copy;
                 best_rank = rank;
             }
         }
@@ -791,9 +811,10 @@ struct head_failure *head_spill_stranded(struct head_array *array, const struct 
     return NULL;
 }
 
-bool head_spill_part_missing(const struct head_tile *tile, const struct pl_box *box)
+bool head_spill_part_missing(const struct head_tile *tile, const struct pl_box *box,
+                             const struct head_device *to)
 {
-    return copy_needed(tile, box, NULL) != NULL;
+    return copy_needed(tile, box, to) != NULL;
 }
 
 bool head_spill_missing(struct head_array *array, const struct pl_box *box)
@@ -832,7 +853,7 @@ bool head_spill_part_bring(struct head_core *core, const struct head_tile *tile,
 {
     struct head_buffer *copy;
 
-    while ((copy = copy_needed(tile, box, device->host)) != NULL) {
+    while ((copy = copy_needed(tile, box, device)) != NULL) {
         if (!restore(core, copy, device, out_failure)) {
             return false;
         }
@@ -881,7 +902,7 @@ static uint64_t bytes_gathered(struct head_core *core, struct head_array *array,
          fragment = fragment->met) {
         struct pl_box part;
         bool missing = pl_box_intersection(&fragment->box, box, &part) &&
-                       head_spill_part_missing(fragment->tile, &part);
+                       head_spill_part_missing(fragment->tile, &part, device);
 
         pl_list_for_each(it, &fragment->tile->instances) {
             struct head_buffer *buffer =
@@ -926,7 +947,7 @@ static bool reads_array(const struct head_arg *arg)
 
 /* Bytes that bringing the box to the device makes there: copies that come back, each once a call. */
 static uint64_t bytes_back(struct head_core *core, struct head_array *array,
-                           const struct pl_box *box)
+                           const struct pl_box *box, const struct head_device *device)
 {
     const struct head_fragment *fragment;
     struct pl_list *it;
@@ -937,7 +958,7 @@ static uint64_t bytes_back(struct head_core *core, struct head_array *array,
         struct pl_box part;
 
         if (!pl_box_intersection(&fragment->box, box, &part) ||
-            copy_needed(fragment->tile, &part, NULL) == NULL) {
+            copy_needed(fragment->tile, &part, device) == NULL) {
             continue;
         }
         pl_list_for_each(it, &fragment->tile->instances) {
@@ -964,7 +985,7 @@ static uint64_t bytes_for(struct head_core *core, const struct head_arg *arg,
     if (!reads_array(arg)) {
         return whole;
     }
-    back = bytes_back(core, arg->array, &arg->hull);
+    back = bytes_back(core, arg->array, &arg->hull, device);
     *io_back += back;
     if (head_move_common(arg->array, &arg->hull, device,
                          arg->mode != PLASMON__V1__MODE__MODE_IN) != NULL ||

@@ -169,16 +169,17 @@ uint64_t head_spill_obtainable(struct head_core *core, struct head_device *devic
                                uint64_t enough);
 bool head_spill_obtain(struct head_core *core, struct head_device *device, uint64_t bytes);
 /*
- * Whatever of the box lies in host memory only is brought to `device`, or to one that it can come
- * from. false: *out_failure.
+ * Whatever of the box lies in host memory only, or there and on nodes that are drained, is brought
+ * to `device`, or to one that it can come from. false: *out_failure.
  */
 bool head_spill_bring(struct head_core *core, struct head_array *array,
                       const struct pl_box *box, struct head_device *device,
                       struct head_failure **out_failure);
 /* Is some of the box on no device, but in host memory? */
 bool head_spill_missing(struct head_array *array, const struct pl_box *box);
-/* The same two of what a tile has of an array. */
-bool head_spill_part_missing(const struct head_tile *tile, const struct pl_box *box);
+/* The same two of what a tile has of an array, for that device. */
+bool head_spill_part_missing(const struct head_tile *tile, const struct pl_box *box,
+                             const struct head_device *to);
 bool head_spill_part_bring(struct head_core *core, const struct head_tile *tile,
                            const struct pl_box *box, struct head_device *device,
                            struct head_failure **out_failure);

@@ -304,6 +304,34 @@ TEST(what_is_spread_over_the_devices_leaves_out_drained_ones)
     end();
 }
 
+/*
+ * What was moved to b is in its host memory by and by, and on a besides. a may end at any time, so
+ * who wants it on b has it from there, and a sends nothing any more.
+ */
+TEST(what_is_in_host_memory_elsewhere_is_not_read_from_the_drained_node)
+{
+    uint32_t back = 0;
+
+    begin(64 * VALUE);
+    make(1, 10, A);
+    make(11, FULL, B);
+    settle();
+    ASSERT_TRUE(drain(DEADLINE_MS).done);
+    for (uint64_t id = 111; id < 111 + FULL; id++) {
+        use(100 + id, id, B);
+        settle();
+    }
+    for (uint64_t id = 101; id <= 110; id++) {
+        back += head_move_common(array_of(id), &array_of(id)->extent,
+                                 head_device_at(core, B), false) == NULL;
+        use(200 + id, id, B);
+        ASSERT_EQ(head_device_at(core, A)->unfinished, 0);
+        settle();
+    }
+    ASSERT_TRUE(back > 0);
+    end();
+}
+
 static void release(uint64_t ref)
 {
     Plasmon__V1__ClientFrame frame = PLASMON__V1__CLIENT_FRAME__INIT;
