@@ -164,7 +164,7 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
                                 struct pl_err *err);
 /*
  * The elements that a view shows, copied into an array of their own (on a device of the hint, as in
- * head_place()). NULL: *out_failure.
+ * head_place(), also one that is drained). NULL: *out_failure.
  */
 struct head_array *head_read_compact(struct head_core *core, struct head_array *array,
                                      const struct pl_view *view, uint32_t place,

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { BATCH_HEADER = 12, BATCH_VERSION = 20 };
+enum { BATCH_HEADER = 12, BATCH_VERSION = 21 };
 
 static const struct input_shape {
     const char *name;

@@ -246,11 +246,16 @@ static bool one_host(const struct head_core *core)
     return core->hosts.count == 1;
 }
 
+static bool usable(const struct placing *placing, const struct head_device *device)
+{
+    return !device->gone && device->joined &&
+           (!device->draining || (placing->count > 0 && placing->wants[0].drained_too));
+}
+
 /* May the task run there at all? */
 static bool feasible(const struct placing *placing, const struct head_device *device)
 {
-    if (device->gone || !device->joined ||
-        (device->draining && (placing->count == 0 || !placing->wants[0].drained_too)) ||
+    if (!usable(placing, device) ||
         (placing->function != NULL && !head_function_runs_on(placing->function, device))) {
         return false;
     }
@@ -729,7 +734,7 @@ struct head_device *head_place_function(struct head_core *core,
     }
     if (hint != 0) {
         device = head_device_at(core, hint - 1);
-        if (device == NULL || device->gone || !device->joined || device->draining) {
+        if (device == NULL || !usable(&placing, device)) {
             *out_failure = no_such_device(core, device, hint - 1);
             return NULL;
         }

@@ -32,7 +32,7 @@ plasmon_status_t head_put_array(struct head_core *core, struct head_client *clie
 {
     struct pl_box box            = pl_box_of_shape(&put->shape);
     struct head_want want        = {.host        = put->host,
-                                    .drained_too = put->host != NULL,
+                                    .drained_too = put->host != NULL && put->place == 0,
                                     .box         = box,
                                     .bytes       = pl_shape_bytes(&put->shape)};
     struct head_failure *failure = NULL;

@@ -31,6 +31,7 @@ struct head_array *head_read_compact(struct head_core *core, struct head_array *
         .args         = args,
         .arg_count    = 2,
         .place        = place,
+        .drained_too  = place != 0,
         .retries      = core->config.retries,
     };
 

@@ -276,6 +276,7 @@ static struct head_device *choose_device(struct head_core *core, const struct he
         PL_CHECK(want != NULL);
         want->box   = arg->hull;
         want->bytes = (uint64_t)pl_box_elements(&arg->hull) * pl_dtype_bytes(arg->dtype);
+        want->drained_too = run->drained_too;
         if (arg->mode == PLASMON__V1__MODE__MODE_OUT && !covers_array(arg)) {
             want->part_of = &arg->array->shape;
         }

@@ -46,7 +46,8 @@ struct head_run {
     size_t arg_count;
     const uint64_t *scalars;
     size_t scalar_count;
-    uint32_t place; /* device index + 1; 0: anywhere */
+    uint32_t place;   /* device index + 1; 0: anywhere */
+    bool drained_too; /* as in head_want: the head has chosen the place, and knows */
     uint32_t retries;
     uint32_t function_retries;          /* left */
     struct head_group *group;           /* it is a part of this */
@@ -115,7 +116,8 @@ struct head_want {
     struct pl_box box;
     uint64_t bytes;
     const char *host; /* only on devices of this host; NULL: anywhere */
-    bool drained_too; /* .. drained ones, too: nobody else reaches memory of that host */
+    /* of the first: drained ones, too, for nobody else reaches memory of that host */
+    bool drained_too;
     /* to be written: of the array of which it is a part; NULL: of none */
     const struct pl_shape *part_of;
 };

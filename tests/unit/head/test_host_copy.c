@@ -391,6 +391,25 @@ TEST(a_host_that_is_drained_still_copies_from_and_to_its_memory_and_keeps_nothin
     end();
 }
 
+/* It had not heard of it: nobody else reaches that memory, so the host's own device does that, too. */
+TEST(a_part_is_copied_together_on_a_host_that_is_drained_too)
+{
+    const int64_t steps[] = {0, 8, 2, 0, 16, 1};
+
+    test_expect_log();
+    begin_within_reach("a");
+    submit(1, PUT, 101, NULL, 0);
+    report(0, 1, PLASMON_OK);
+    ASSERT_STR(take(&head.sent), "0:1:put@64 ");
+    drain("a", false);
+    head_core_flush(head.core);
+    ASSERT_STR(take(&head.sent), "0:2:move 1:1:move ");
+    submit(2, GET, 101, steps, 0);
+    ASSERT_STR(take(&head.told), "1:ok ");
+    ASSERT_STR(take(&head.sent), "0:3:run 0:4:get@128 ");
+    end();
+}
+
 TEST(a_part_that_does_not_lie_side_by_side_is_copied_together_first)
 {
     const int64_t rows[] = {4, 4, 1, 0, 16, 1}, block[] = {4, 4, 1, 2, 8, 1},
