@@ -203,7 +203,8 @@ enum { HEAD_DRAIN_LOOK_MS = 100 };
 bool head_drain_elsewhere(const struct head_tile *tile, const struct pl_box *box);
 /*
  * What a client of a node that is drained puts from its host memory, which devices of that node
- * alone can read: where it goes on to. NULL: *out_failure, nothing is to be put there.
+ * alone can read: where it goes on to. NULL: *out_failure, nothing is to be put there; without one,
+ * nobody takes it now, but somebody may when he is back, and it stays until then.
  */
 struct head_device *head_drain_onward(struct head_core *core,
                                       const struct head_device *from, uint64_t bytes,

@@ -410,6 +410,19 @@ static void candidates_move(struct look *look)
     }
 }
 
+/* Whose worker is being replaced, say, or who cannot be reached for the moment, too. */
+static bool may_take(struct head_core *core, const struct head_device *from)
+{
+    for (uint32_t i = 0; i < core->devices.count; i++) {
+        const struct head_device *device = head_device_at(core, i);
+
+        if (stays(device) && device->joined && head_move_possible(from, device)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 struct head_device *head_drain_onward(struct head_core *core,
                                       const struct head_device *from, uint64_t bytes,
                                       struct head_failure **out_failure)
@@ -425,7 +438,7 @@ struct head_device *head_drain_onward(struct head_core *core,
     head_spill_plan_begin(core);
     to = target(&look, from, head_spill_rounded(bytes), &why);
     pl_free(look.obtainable);
-    if (to == NULL) {
+    if (to == NULL && (why == HEAD_DRAIN_NO_ROOM || !may_take(core, from))) {
         *out_failure = head_failure_create(
             why == HEAD_DRAIN_NO_ROOM ? PLASMON_EDEVMEM : PLASMON_EWORKER, 0, 0,
             "node %s, whose host memory it is in, is being drained, and no other node %s "

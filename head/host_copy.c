@@ -123,7 +123,10 @@ static struct head_launch launch_of(struct head_core *core, struct head_client *
     };
 }
 
-/* On a node that is drained it must not stay: *out_to. If there is no such place the put has failed. */
+/*
+ * On a node that is drained it must not stay: *out_to, or NULL, when nobody takes it yet. If nobody
+ * ever will the put has failed.
+ */
 static plasmon_status_t admit_drained(struct head_core *core,
                                       const struct head_device *device,
                                       struct head_tile *tile, const struct pl_shape *shape,
@@ -135,7 +138,7 @@ static plasmon_status_t admit_drained(struct head_core *core,
         return PLASMON_OK;
     }
     *out_to = head_drain_onward(core, device, pl_shape_bytes(shape), &failure);
-    if (*out_to != NULL) {
+    if (failure == NULL) {
         return PLASMON_OK;
     }
     tile->failure = failure; /* the ref exists, failed */

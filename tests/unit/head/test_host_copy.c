@@ -391,6 +391,30 @@ TEST(a_host_that_is_drained_still_copies_from_and_to_its_memory_and_keeps_nothin
     end();
 }
 
+/* Nobody else takes it at the moment, but somebody will. */
+TEST(what_is_put_on_a_host_that_is_drained_waits_there_for_another_one_to_come_back)
+{
+    test_expect_log();
+    begin_within_reach("a");
+    head_core_worker_lost(head.core, 1);
+    head_core_worker_lost(head.core, 2);
+    drain("a", false);
+    submit(1, PUT, 101, NULL, 0); /* it had not heard */
+    ASSERT_STR(take(&head.sent), "0:1:put@64 ");
+    answer();
+    report(0, 1, PLASMON_OK);
+    ASSERT_STR(take(&head.told), "1:ok ");
+    ASSERT_TRUE(!is_drained("a", 200));
+    ASSERT_STR(take(&head.sent), "");
+    join("b", 0, true);
+    ASSERT_TRUE(!is_drained("a", 400));
+    ASSERT_STR(take(&head.sent), "0:2:move 1:1:move ");
+    report(0, 2, PLASMON_OK);
+    report(1, 1, PLASMON_OK);
+    ASSERT_TRUE(is_drained("a", 600));
+    end();
+}
+
 /* It had not heard of it: nobody else reaches that memory, so the host's own device does that, too. */
 TEST(a_part_is_copied_together_on_a_host_that_is_drained_too)
 {
