@@ -224,6 +224,9 @@ static bool explained_by_loss(const struct check *check, const struct graph_step
         return cut_off(check, step) || step->cancel_asked || step->place != 0;
     case PLASMON_EINVAL: /* a piece behind a first one that was refused */
         return step->kind == GRAPH_PUT;
+    case PLASMON_EUNREACHABLE: /* it had not heard that no device copies to its memory */
+        return strcmp(check->sim->clients[step->client].host, "simhost") != 0 &&
+               strstr(answer->text, "no device of the client's host") != NULL;
     default:
         return false;
     }

@@ -162,6 +162,12 @@ static void play_run(struct graph *graph, struct graph_step *step, uint32_t inde
     }
 }
 
+/* Do devices of its host copy from and to its memory? */
+static bool host_copies(const struct sim_client *client)
+{
+    return client->copies_told == 0 || client->copies_told % 2 == 1;
+}
+
 static void play_put(struct graph *graph, struct graph_step *step,
                      struct sim_client *client)
 {
@@ -171,7 +177,7 @@ static void play_put(struct graph *graph, struct graph_step *step,
     uint64_t done         = 0;
 
     ref->id = sim_client_id(client);
-    if (step->pieces == 1 && (step - graph->steps) % 2 == 0) { /* by host memory */
+    if (step->pieces == 1 && (step - graph->steps) % 2 == 0 && host_copies(client)) {
         struct sim_task task =
             new_task(client, PLASMON__V1__TASK_KIND__TASK_PUT_HOST, step->place);
 
@@ -244,7 +250,7 @@ static void play_read(struct graph *graph, struct graph_step *step,
 {
     const struct graph_arg *arg = &step->args[0];
 
-    if ((step - graph->steps) % 2 == 0) { /* into host memory */
+    if ((step - graph->steps) % 2 == 0 && host_copies(client)) { /* into host memory */
         struct sim_task task = new_task(client, PLASMON__V1__TASK_KIND__TASK_GET_HOST, 0);
 
         wire_arg(graph, arg, &task.args[0]);

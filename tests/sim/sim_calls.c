@@ -356,6 +356,13 @@ void sim_client_cancel(struct sim_client *client, uint64_t task, bool force)
     *out = task;
 }
 
+void sim_client_heard(struct sim_client *client)
+{
+    sim_client_flush(client);
+    client->frame.host_copies_heard = client->copies_told;
+    sim_client_flush(client);
+}
+
 void sim_client_bye(struct sim_client *client)
 {
     begin(client, TAIL_BYE);

@@ -162,6 +162,10 @@ static void take_frame(struct sim_client *client, const Plasmon__V1__HeadFrame *
             (void)sim_client_answer(client, answer->found, SIM_ANSWER_TASK, PLASMON_OK, "");
         }
     }
+    if (frame->host_copies != 0) {
+        client->copies_told = frame->host_copies;
+        sim_client_heard(client);
+    }
     if (frame->fatal != NULL) {
         sim_fail(client->sim, "client %u: fatal: %s", client->index, frame->fatal->text);
     }
@@ -179,10 +183,11 @@ static void take_welcome(struct sim_client *client, const Plasmon__V1__Welcome *
     if (client->welcomed && client->session != welcome->session) {
         sim_fail(client->sim, "client %u was resumed as another session", client->index);
     }
-    client->session   = welcome->session;
-    client->id        = welcome->client;
-    client->welcomed  = true;
-    client->connected = true;
+    client->session     = welcome->session;
+    client->id          = welcome->client;
+    client->copies_told = welcome->host_copies;
+    client->welcomed    = true;
+    client->connected   = true;
     wire_link_acked(&client->link, welcome->resumed_seq);
     wire_link_resend(&client->link, welcome->resumed_seq, resend, client);
 }
@@ -252,7 +257,7 @@ static void client_connect(void *user, uint64_t arg, void *data)
     }
     hello.protocol_min   = WIRE_PROTOCOL;
     hello.protocol_max   = WIRE_PROTOCOL;
-    hello.host           = "simhost";
+    hello.host           = (char *)(uintptr_t)client->host;
     hello.label          = "sim client";
     hello.resume_session = client->session;
     hello.resume_ack     = client->link.in_seq;
@@ -335,6 +340,7 @@ void sim_client_start(struct sim_client *client, struct sim *sim, uint32_t index
                                   .publishes      = PL_VEC_INIT(Plasmon__V1__Publish *),
                                   .lookups        = PL_VEC_INIT(Plasmon__V1__Lookup *)};
 
+    client->host = sim->config.drains && index % 2 == 1 ? "simhost2" : "simhost";
     PL_CHECK(wire_arena_init(&client->arena, WIRE_ARENA_BYTES_MAX) == PLASMON_OK);
     wire_link_init(&client->link, LINK_KEPT_BYTES);
     pl_list_init(&client->outbox);

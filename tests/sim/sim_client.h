@@ -104,6 +104,8 @@ struct sim_client {
     uint64_t seq_sent;                 /* the last frame of the session, so far */
     uint64_t lost_ns; /* when the head was told that the connection is gone; 0: it is not */
     uint32_t head_crashes; /* of the head that welcomed it last */
+    const char *host;      /* where it runs */
+    uint64_t copies_told;  /* HeadFrame.host_copies: even: not by devices of its host */
     bool dead;             /* crashed: it does nothing any more */
     bool said_bye;
     bool welcomed;
@@ -174,6 +176,8 @@ struct sim_answer *sim_client_lookup(struct sim_client *client, const char *name
 void sim_client_release(struct sim_client *client, uint64_t ref);
 void sim_client_cancel(struct sim_client *client, uint64_t task, bool force);
 void sim_client_flush(struct sim_client *client);
+/* What it was told last, and goes by from now on. */
+void sim_client_heard(struct sim_client *client);
 void sim_client_bye(struct sim_client *client);
 void sim_client_crash(struct sim_client *client);
 /* the connection; it comes back by itself */
