@@ -283,7 +283,11 @@ static void load_client(struct head_loading *loading)
     client->lost      = head_load_flag(in);
     client->lost_ms   = head_load_number(in);
     client->ops_taken = head_load_number(in);
-    count             = head_load_count(in);
+
+    client->host_copies       = head_load_number(in);
+    client->host_copies_heard = head_load_number(in);
+
+    count = head_load_count(in);
     for (size_t i = 0; i < count && !in->bad; i++) {
         struct owed *ref = owe(loading);
 
@@ -293,7 +297,6 @@ static void load_client(struct head_loading *loading)
     }
     head_functions_load_client(loading->core, client, in);
     head_graphs_load(loading, client);
-    head_host_copies_begin(loading->core, client);
 }
 
 static void load_name(struct head_loading *loading)

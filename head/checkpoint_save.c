@@ -201,6 +201,8 @@ static void save_client(struct head_saving *saving, const struct head_client *cl
     save_number(saving, client->lost);
     save_number(saving, client->lost_ms);
     save_number(saving, client->ops_taken);
+    save_number(saving, client->host_copies);
+    save_number(saving, client->host_copies_heard);
     save_number(saving, client->refs.count);
     for (size_t i = 0; pl_map_next(&client->refs, &i, &key, &value);) {
         save_number(saving, key);

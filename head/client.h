@@ -137,7 +137,7 @@ plasmon_status_t head_host_put(struct head_core *core, struct head_client *clien
                                const Plasmon__V1__Task *task, struct pl_err *err);
 plasmon_status_t head_host_get(struct head_core *core, struct head_client *client,
                                const Plasmon__V1__Task *task, struct pl_err *err);
-/* Of a client that is about to be welcomed, or is one of a checkpoint: what it goes by. */
+/* Of a client that is about to be welcomed: what it goes by. */
 void head_host_copies_begin(struct head_core *core, struct head_client *client);
 /* Devices of the host came, are gone, are drained or not any more: its clients are told. */
 void head_host_copies_tell(struct head_core *core, const char *host);

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "head/checkpoint.h"
 #include "head/core.h"
 #include "tests/harness/test.h"
 #include "tests/unit/head/core.h"
@@ -327,6 +328,34 @@ TEST(a_host_is_not_drained_before_its_clients_have_heard_that_it_copies_no_more)
     ASSERT_EQ(head.copies, 4);
     ASSERT_TRUE(!is_drained("a", 2500));
     ASSERT_TRUE(is_drained("a", 2700)); /* it is stopped, say */
+    end();
+}
+
+/* Else an answer that is under way would be one to a later question. */
+TEST(behind_a_checkpoint_the_numbers_go_on)
+{
+    struct head_config config = {.ops = &ops, .retries = 1, .epoch = 2, .window = 64};
+    struct head_bytes saved   = {.data = NULL};
+    struct head_reader in;
+    struct head_core *next;
+    struct pl_err err = {0};
+
+    test_expect_log();
+    begin_within_reach("a");
+    for (uint64_t told = 2; told <= 3; told++) {
+        drain("a", told == 3);
+        head_core_flush(head.core);
+        ASSERT_EQ(head.copies, told);
+        answer();
+    }
+    head_core_save(head.core, &saved);
+    in = (struct head_reader){.at = saved.data, .end = saved.data + saved.length};
+    ASSERT_OK(head_core_create(&config, &next));
+    ASSERT_OK(head_core_load(next, &in, &err));
+    head_core_destroy(head.core);
+    head.core = next;
+    ASSERT_EQ(welcomed_with(), 3);
+    pl_free(saved.data);
     end();
 }
 
