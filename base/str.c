@@ -1,6 +1,7 @@
 #include "str.h"
 
 #include "alloc.h"
+#include "text.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -87,30 +88,6 @@ void pl_str_append(struct pl_str *str, const char *format, ...)
     str->length += (size_t)length;
 }
 
-/* Length of the UTF-8 sequence at `text`, 0 if there is none (also overlong, surrogate, above U+10FFFF). */
-static size_t utf8_length(const unsigned char *text)
-{
-    unsigned char lead   = text[0];
-    unsigned char second = lead != 0 ? text[1] : 0;
-    size_t length        = lead < 0x80   ? 1
-                           : lead < 0xc2 ? 0
-                           : lead < 0xe0 ? 2
-                           : lead < 0xf0 ? 3
-                           : lead < 0xf5 ? 4
-                                         : 0;
-
-    for (size_t i = 1; i < length; i++) {
-        if ((text[i] & 0xc0) != 0x80) { /* also ends at the NUL */
-            return 0;
-        }
-    }
-    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
-        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90)) {
-        return 0;
-    }
-    return length;
-}
-
 static void str_append_json_char(struct pl_str *str, const unsigned char *text,
                                  size_t length)
 {
@@ -145,7 +122,7 @@ void pl_str_append_json(struct pl_str *str, const char *text)
 
     str_append_bytes(str, "\"", 1);
     while (*at != '\0') {
-        size_t length = utf8_length(at);
+        size_t length = pl_text_utf8((const char *)at);
 
         if (length == 0) { /* not UTF-8, which JSON must be: the replacement character */
             str_append_bytes(str, "\\ufffd", 6);
@@ -188,6 +165,7 @@ plasmon_status_t pl_err_set(struct pl_err *err, plasmon_status_t status, const c
         (void)vsnprintf(err->text, sizeof(err->text), format,
                         arguments); /* too long: cut */
         va_end(arguments);
+        pl_text_mend(err->text);
     }
     return status;
 }

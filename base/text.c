@@ -27,6 +27,44 @@ void pl_text_clean(const char *text, char *out, size_t bytes)
     *out = '\0';
 }
 
+/* Also none: overlong, a surrogate, above U+10FFFF. */
+size_t pl_text_utf8(const char *text)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    unsigned char lead         = bytes[0];
+    unsigned char second       = lead != 0 ? bytes[1] : 0;
+    size_t length              = lead < 0x80   ? 1
+                                 : lead < 0xc2 ? 0
+                                 : lead < 0xe0 ? 2
+                                 : lead < 0xf0 ? 3
+                                 : lead < 0xf5 ? 4
+                                               : 0;
+
+    for (size_t i = 1; i < length; i++) {
+        if ((bytes[i] & 0xc0) != 0x80) { /* also ends at the NUL */
+            return 0;
+        }
+    }
+    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
+        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90)) {
+        return 0;
+    }
+    return length;
+}
+
+void pl_text_mend(char *text)
+{
+    while (*text != '\0') {
+        size_t length = pl_text_utf8(text);
+
+        if (length == 0) {
+            *text  = '?';
+            length = 1;
+        }
+        text += length;
+    }
+}
+
 void pl_text_option(FILE *out, int columns, const char *left, const char *help)
 {
     int begin = columns + 3, at = fprintf(out, "  %-*s ", columns, left);

@@ -33,6 +33,14 @@ static inline size_t pl_text_control(const char *text, size_t length)
  */
 void pl_text_clean(const char *text, char *out, size_t bytes);
 
+/* Bytes of the UTF-8 sequence at `text`, which ends with a NUL; 0: there is none. Any thread. */
+size_t pl_text_utf8(const char *text);
+/*
+ * What is not UTF-8 becomes a question mark a byte, so that the text may go to others: what a
+ * function of somebody's says need not be, nor what was cut to the room that there was. Any thread.
+ */
+void pl_text_mend(char *text);
+
 /*
  * A row of --help: `left` in so many columns, then `help`, in lines of at most 100 columns that
  * begin below each other. Any thread.

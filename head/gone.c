@@ -3,6 +3,7 @@
  * there. Its number is not given out again.
  */
 #include "base/fault.h"
+#include "base/text.h"
 #include "head/core_int.h"
 
 #include <string.h>
@@ -66,6 +67,7 @@ void head_device_gone(struct head_core *core, struct head_device *device, const 
     head_device_down(core, device);
     pl_free(device->death);
     device->death = head_strdup(text);
+    pl_text_mend(device->death);
     pl_warn("head", "device %u on %s is gone: %s", device->index, device->node, text);
     head_relief_cancel(core, device);
     head_bulk_tell(core, device);

@@ -9,6 +9,7 @@
  *   objects   client and a cursor of the map of its refs (pl_map_scan()); after the clients the
  *             published names, by number
  */
+#include "base/text.h"
 #include "head/core_int.h"
 
 #include <stdio.h>
@@ -248,6 +249,7 @@ static void failed(struct page *page, Plasmon__V1__ObjectRow *row,
         return;
     }
     (void)snprintf(text, TEXT_MAX + 1, "%s", failure->text);
+    pl_text_mend(text);
     row->state   = PLASMON__V1__OBJECT_STATE__OBJECT_FAILED;
     row->failure = text;
 }

@@ -24,6 +24,7 @@
 
 #include "base/fault.h"
 #include "base/pool.h"
+#include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -48,8 +49,9 @@ struct head_failure *head_failure_create(plasmon_status_t status, uint64_t first
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(text, sizeof(text), format, args); /* a cut text is still a text */
+    (void)vsnprintf(text, sizeof(text), format, args); /* a cut text is still a text .. */
     va_end(args);
+    pl_text_mend(text); /* .. for others, too */
 
     failure->refs         = 1;
     failure->status       = status;

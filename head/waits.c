@@ -7,6 +7,7 @@
  * the first TASKS_MAX in order is everything that these wait for, down to what holds up all of
  * them.
  */
+#include "base/text.h"
 #include "head/core_int.h"
 
 #include <stdio.h>
@@ -22,6 +23,7 @@ enum {
 static void text_take(char *out, size_t bytes, const char *text)
 {
     (void)snprintf(out, bytes, "%s", text);
+    pl_text_mend(out);
 }
 
 void head_waits_take(struct head_device *device, const Plasmon__V1__WorkerStats *stats)

@@ -11,6 +11,7 @@
 #include "base/fd.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "store/spill_files.h"
 
@@ -233,6 +234,7 @@ static void *thread_main(void *user)
         result.status = op_perform(spill, &op, &result, &err);
         if (result.status != PLASMON_OK) {
             (void)snprintf(result.text, sizeof(result.text), "%.255s", err.text);
+            pl_text_mend(result.text);
         }
         pl_mutex_lock(&spill->lock);
         if (era == spill->era) {

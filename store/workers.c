@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "store/lanes.h"
 #include "store/setup.h"
 #include "store/spawn.h"
@@ -354,6 +355,7 @@ static void worker_report(struct store_daemon *daemon, struct store_worker *work
     }
     (void)snprintf(down.text, sizeof(down.text), "%s%s%.255s", end,
                    worker->last_words[0] != '\0' ? ": " : "", worker->last_words);
+    pl_text_mend(down.text); /* cut as it may be */
     if (down.quarantined) {
         size_t length = strlen(down.text);
 

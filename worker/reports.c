@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/text.h"
 
 /*
  * Of one frame. Well below WIRE_MESSAGE_BYTES_MAX, and small enough that the first reports of a
@@ -177,6 +178,17 @@ void worker_report_batch_done(struct worker_report_batch *batch, uint64_t first,
     *range = (struct wire_range){.first = first, .count = count};
 }
 
+/* The head takes UTF-8 and nothing else. NULL: no memory, and the status has to do. */
+static char *text_copy(const char *text)
+{
+    char *copy = pl_strdup(text);
+
+    if (copy != NULL) {
+        pl_text_mend(copy);
+    }
+    return copy;
+}
+
 void worker_report_batch_failed(struct worker_report_batch *batch, uint64_t seq,
                                 plasmon_status_t status, const char *text)
 {
@@ -188,7 +200,7 @@ void worker_report_batch_failed(struct worker_report_batch *batch, uint64_t seq,
     }
     /* Without a text the status has to do. */
     *failure =
-        (struct report_failure){.seq = seq, .status = status, .text = pl_strdup(text)};
+        (struct report_failure){.seq = seq, .status = status, .text = text_copy(text)};
 }
 
 void worker_report_batch_starved(struct worker_report_batch *batch, uint64_t seq,
@@ -215,7 +227,7 @@ void worker_report_batch_condemned(struct worker_report_batch *batch,
     }
     *report = (struct report_condemned){.seq    = condemned->seq,
                                         .status = condemned->status,
-                                        .text   = pl_strdup(condemned->text),
+                                        .text   = text_copy(condemned->text),
                                         .fence  = condemned->fence};
 }
 
@@ -260,7 +272,7 @@ void worker_report_batch_function(struct worker_report_batch *batch, uint32_t id
         return;
     }
     *function =
-        (struct report_function){.id = id, .status = status, .text = pl_strdup(text)};
+        (struct report_function){.id = id, .status = status, .text = text_copy(text)};
 }
 
 void worker_report_batch_pair(struct worker_report_batch *batch,
@@ -273,7 +285,7 @@ void worker_report_batch_pair(struct worker_report_batch *batch,
         return;
     }
     *pair      = (struct report_pair){.report = *report, .has_id = report->id != NULL};
-    pair->text = report->text != NULL ? pl_strdup(report->text) : NULL;
+    pair->text = report->text != NULL ? text_copy(report->text) : NULL;
     if (report->id != NULL) {
         memcpy(pair->id, report->id, sizeof(pair->id));
     }

@@ -520,4 +520,31 @@ TEST(garbage_on_the_stores_socket_ends_that_connection_only)
     plasmon_finish(honest);
 }
 
+/* Labels are UTF-8, and texts that show them cut them: never in the middle of a character. */
+TEST(a_long_label_is_shown_as_far_as_there_is_room)
+{
+    struct plasmon_client *client = cluster_start(1);
+    struct plasmon_shape shape    = {PLASMON_F64, 1, {4}};
+    struct plasmon_arg arg        = {.mode = PLASMON_OUT, .shape = &shape};
+    plasmon_scalar_t code         = {.i = 3};
+    struct plasmon_call call      = PLASMON_CALL_INIT;
+    char label[128]               = "x";
+    struct plasmon_ref *out;
+
+    for (size_t i = 1; i < sizeof(label) - 2; i += 2) { /* 60 bytes end in one of them */
+        memcpy(label + i, "\xc3\xa9", 3);
+    }
+    call.function     = "test_fail";
+    call.args         = &arg;
+    call.arg_count    = 1;
+    call.scalars      = &code;
+    call.scalar_count = 1;
+    call.label        = label;
+    CLUSTER_OK(plasmon_submit(client, &call, &out, NULL));
+    (void)plasmon_wait(client, &out, 1, 1, CLUSTER_WAIT_MS, NULL, NULL);
+    ASSERT_STATUS(plasmon_state(client, out), PLASMON_EFUNCTION);
+    ASSERT_CONTAINS(plasmon_error(client), "test_fail: failed as asked, code 3");
+    plasmon_finish(client);
+}
+
 TEST_MAIN()

@@ -481,6 +481,29 @@ TEST(a_library_runs_from_its_folder_and_from_nowhere_else)
     plasmon_finish(client);
 }
 
+TEST(what_a_library_says_need_not_be_utf8)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_call call       = PLASMON_CALL_INIT;
+    struct plasmon_arg arg         = {.mode = PLASMON_INOUT};
+    struct plasmon_client *client;
+
+    cluster_tag();
+    options.gpus        = "none";
+    options.library_dir = TEST_LIBRARY_DIR;
+    CLUSTER_OK(plasmon_init(&options, &client));
+    CLUSTER_OK(plasmon_function_library(client, "says_latin1", "bad.so", "says_latin1",
+                                        "says_latin1(inout f32[n] x)"));
+    arg.ref        = cluster_put(client, COUNT, 0, 0);
+    call.function  = "says_latin1";
+    call.args      = &arg;
+    call.arg_count = 1;
+    CLUSTER_OK(plasmon_submit(client, &call, NULL, NULL));
+    expect_failed(client, arg.ref, PLASMON_EFUNCTION, "says_latin1 answered 1",
+                  "caf? is closed");
+    plasmon_finish(client);
+}
+
 TEST(a_session_may_define_a_thousand_and_no_text_over_a_mebibyte)
 {
     struct plasmon_client *client = cluster_start(1);

@@ -114,4 +114,20 @@ TEST(an_error_carries_its_status_and_text)
     ASSERT_EQ(strlen(err.text), sizeof(err.text) - 1);
 }
 
+/* It goes to others, who take UTF-8 and nothing else. */
+TEST(an_error_is_utf8_whatever_went_into_it)
+{
+    char many[1024] = "";
+    struct pl_err err;
+
+    (void)pl_err_set(&err, PLASMON_EINVAL, "%s", "caf\xe9, \xc3\xa9 and \xe2\x82");
+    ASSERT_STR(err.text, "caf?, \xc3\xa9 and ??");
+    for (size_t i = 0; i < sizeof(many) - 2; i += 2) {
+        memcpy(many + i, "\xc3\xa9", 3);
+    }
+    (void)pl_err_set(&err, PLASMON_EINVAL, "%s", many); /* room for half of the last one */
+    ASSERT_EQ(strlen(err.text), sizeof(err.text) - 1);
+    ASSERT_STR(err.text + sizeof(err.text) - 4, "\xc3\xa9?");
+}
+
 TEST_MAIN()

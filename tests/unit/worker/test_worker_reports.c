@@ -62,6 +62,26 @@ TEST(failures_carry_their_text)
     worker_report_batch_finish(&batch);
 }
 
+/* The head refuses a frame with a text that is not UTF-8, and that one would come again and again. */
+TEST(texts_are_utf8_whatever_a_function_says)
+{
+    struct worker_condemned condemned = {
+        .seq = 3, .status = PLASMON_ECANCELLED, .text = "caf\xe9"};
+    struct worker_report_batch batch;
+    struct out out;
+
+    worker_report_batch_init(&batch);
+    worker_report_batch_failed(&batch, 5, PLASMON_EFUNCTION, "caf\xe9 \xc3\xa9 \xe2\x82");
+    worker_report_batch_condemned(&batch, &condemned);
+    worker_report_batch_function(&batch, 1, PLASMON_ENOLIB, "\xff.so");
+    fill(&batch, &out);
+    ASSERT_STR(out.frame.failed[0]->text, "caf? \xc3\xa9 ??");
+    ASSERT_STR(out.frame.condemned[0]->text, "caf?");
+    ASSERT_STR(out.frame.functions[0]->text, "?.so");
+    sent(&batch, &out);
+    worker_report_batch_finish(&batch);
+}
+
 TEST(what_was_refused_has_a_status_and_no_bytes)
 {
     struct worker_report_batch batch;
