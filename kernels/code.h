@@ -60,6 +60,10 @@ enum kernel_runs {
 };
 uint32_t kernel_code_runs(enum device_kind kind, const struct kernel_code_policy *policy);
 
+/* Which file a function of a library is in, by all that tells it from others; 0: of none, or it is not there. */
+uint64_t kernel_code_library_key(const struct kernel_definition *definition,
+                                 const struct kernel_code_policy *policy);
+
 /*
  * ECOMPILE (the compiler's words are in `log`), EPERM (not allowed here), ENOTSUP (no variant for
  * this kind), ENOLIB, ENOENT, EINVAL, EIO. err and, when there is more to say, log name what is

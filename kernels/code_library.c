@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* A text under call.error is read from what code of others wrote. */
 #define ERROR_BYTES 256
@@ -45,6 +46,35 @@ static plasmon_status_t resolve(const char *folder, const char *path, char out[P
     return PLASMON_OK;
 }
 
+static void key_add(uint64_t *io_key, const void *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) { /* FNV-1a */
+        *io_key = (*io_key ^ ((const uint8_t *)data)[i]) * 0x100000001b3ull;
+    }
+}
+
+uint64_t kernel_code_library_key(const struct kernel_definition *definition,
+                                 const struct kernel_code_policy *policy)
+{
+    uint64_t key = 0xcbf29ce484222325ull;
+    char path[PATH_MAX];
+    struct pl_err err;
+    struct stat file;
+
+    if (!code_has(definition->library) || policy->library_dir == NULL ||
+        resolve(policy->library_dir, definition->library, path, &err) != PLASMON_OK ||
+        stat(path, &file) != 0) {
+        return 0;
+    }
+    key_add(&key, definition->name, strlen(definition->name) + 1);
+    key_add(&key, path, strlen(path));
+    key_add(&key, &file.st_dev, sizeof(file.st_dev));
+    key_add(&key, &file.st_ino, sizeof(file.st_ino));
+    key_add(&key, &file.st_size, sizeof(file.st_size));
+    key_add(&key, &file.st_mtim, sizeof(file.st_mtim));
+    return key | 1;
+}
+
 plasmon_status_t code_build_library(struct kernel_code *code,
                                     const struct kernel_definition *definition,
                                     const struct kernel_code_policy *policy,
@@ -53,6 +83,7 @@ plasmon_status_t code_build_library(struct kernel_code *code,
     const char *symbol =
         code_has(definition->symbol) ? definition->symbol : definition->name;
     char path[PATH_MAX], prepare[KERNEL_NAME_BYTES_MAX + 16];
+    struct stat file;
     plasmon_status_t status;
 
     if (policy->library_dir == NULL) {
@@ -64,6 +95,10 @@ plasmon_status_t code_build_library(struct kernel_code *code,
     status = resolve(policy->library_dir, definition->library, path, err);
     if (status != PLASMON_OK) {
         return status;
+    }
+    if (stat(path, &file) != 0 || !S_ISREG(file.st_mode)) { /* a pipe would be waited for */
+        return pl_err_set(err, PLASMON_ENOLIB, "%s: %s is no regular file",
+                          definition->name, definition->library);
     }
     code->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (code->library == NULL) {

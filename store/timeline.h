@@ -43,7 +43,7 @@
 #include "base/base.h"
 #include "store/phases.h"
 
-#define STORE_TIMELINE_MAGIC 0x706c736d746c3038ull /* "plsmtl08" */
+#define STORE_TIMELINE_MAGIC 0x706c736d746c3039ull /* "plsmtl09" */
 #define STORE_STREAM_MAX     16u
 #define STORE_RING           65536u /* launches; the head keeps fewer than half of it outstanding */
 /* launches; more than are on a device, for of those that are done nobody asks */
@@ -53,6 +53,8 @@
 #define STORE_STAGE_SLOTS      16u /* host route: slots of the receiver's staging slab */
 #define STORE_STAGE_SLOT_BYTES (8u << 20)
 #define STORE_HOST_DEVICE_MAX  64u
+#define STORE_LOADING_MAX      2u  /* threads of a worker that load libraries */
+#define STORE_SUSPECTS         32u /* libraries; of more the one that ended fewest goes */
 
 #define STORE_RING_SEQ_SHIFT 8u
 /* it failed: its word says that it is over, not that it is right */
@@ -69,6 +71,15 @@ enum store_known {
 
 struct store_word {
     _Alignas(64) uint64_t value;
+};
+
+/* Libraries of clients that were being loaded when a worker died (worker/suspects.h). By the worker. */
+struct store_suspects {
+    uint64_t loading[STORE_LOADING_MAX]; /* now, one a thread: which one; 0: none */
+    struct {
+        uint64_t library;
+        uint64_t deaths;
+    } of[STORE_SUSPECTS];
 };
 
 struct store_timeline {
@@ -108,6 +119,7 @@ struct store_timeline {
      * not known
      */
     uint32_t before[STORE_BEFORE][STORE_STREAM_MAX];
+    struct store_suspects suspects;
 };
 
 enum store_point_state {

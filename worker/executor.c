@@ -512,9 +512,10 @@ plasmon_status_t worker_executor_init(struct worker_executor *executor,
         return pl_err_set(err, status, "streams and timelines of the device: %s",
                           pl_status_text(status));
     }
-    status = worker_functions_init(&executor->functions, device, &executor->core,
-                                   &executor->kernels, executor->notify_fd,
-                                   op_report_function, executor, err);
+    status =
+        worker_functions_init(&executor->functions, device, &executor->core,
+                              &executor->kernels, executor->notify_fd, op_report_function,
+                              executor, &own_timeline(executor)->suspects, err);
     return status == PLASMON_OK ? failures_mark(executor, err) : status;
 }
 

@@ -168,18 +168,52 @@ static void job_prepare(struct worker_functions *functions,
     }
 }
 
-static void job_do(struct worker_functions *functions, struct worker_function *function)
+static void job_load(struct worker_functions *functions, struct worker_function *function)
 {
     struct pl_err err = {.status = PLASMON_OK};
 
+    if (kernel_code_load(function->code, functions->device, &err) != PLASMON_OK) {
+        job_fail(function, &err, "");
+    }
+}
+
+/* Code of a library runs now, and may end this process: that is noted, and not tried for ever. */
+static void job_run_library(struct worker_functions *functions,
+                            struct worker_function *function, uint32_t thread)
+{
+    const struct kernel_definition *definition = &function->definition;
+    uint64_t library = kernel_code_library_key(definition, &functions->policy);
+    uint64_t deaths  = worker_suspects_deaths(functions->suspects, library);
+    struct pl_err err;
+
+    if (deaths >= WORKER_SUSPECT_DEATHS) {
+        (void)pl_err_set(
+            &err, PLASMON_EWORKER,
+            "%s: %s ended %llu workers of this device while it was loaded, and "
+            "is not loaded again: a constructor of it or %s_prepare crashes, or "
+            "the file is cut short; put another file in its place",
+            definition->name, definition->library, (unsigned long long)deaths,
+            definition->symbol != NULL && definition->symbol[0] != '\0' ? definition->symbol
+                                                                        : definition->name);
+        job_fail(function, &err, "");
+        return;
+    }
+    worker_suspects_note(functions->suspects, thread, library);
+    if (function->state == FUNCTION_BUILDING) {
+        job_build(functions, function);
+    } else {
+        job_load(functions, function);
+    }
+    worker_suspects_note(functions->suspects, thread, 0);
+}
+
+static void job_do(struct worker_functions *functions, struct worker_function *function,
+                   uint32_t thread)
+{
     switch (function->state) {
     case FUNCTION_BUILDING:
-        job_build(functions, function);
-        break;
     case FUNCTION_LOADING:
-        if (kernel_code_load(function->code, functions->device, &err) != PLASMON_OK) {
-            job_fail(function, &err, "");
-        }
+        job_run_library(functions, function, thread);
         break;
     case FUNCTION_PREPARING:
         job_prepare(functions, function);
@@ -234,7 +268,7 @@ static void jobs_do(struct worker_functions *functions, bool awaited_only)
     struct worker_function *function;
 
     while ((function = job_take(functions, awaited_only)) != NULL) {
-        job_do(functions, function);
+        job_do(functions, function, awaited_only ? 1 : 0);
         pl_mutex_lock(&functions->lock);
         if (function->state != FUNCTION_BUILDING) {
             functions->driver_busy = false;
@@ -314,7 +348,7 @@ plasmon_status_t worker_functions_init(struct worker_functions *functions,
                                        struct worker_core *const *core,
                                        struct kernel_context *const *kernels, int wake_fd,
                                        worker_function_report_fn report, void *report_user,
-                                       struct pl_err *err)
+                                       struct store_suspects *suspects, struct pl_err *err)
 {
     plasmon_status_t status;
 
@@ -325,6 +359,8 @@ plasmon_status_t worker_functions_init(struct worker_functions *functions,
     functions->wake_fd     = wake_fd;
     functions->report      = report;
     functions->report_user = report_user;
+    functions->suspects    = suspects;
+    worker_suspects_count(suspects);
     pl_map_init(&functions->by_id);
     pl_list_init(&functions->unloads);
     pl_list_init(&functions->jobs);

@@ -29,6 +29,7 @@
 #include "base/map.h"
 #include "kernels/code.h"
 #include "worker/core.h"
+#include "worker/suspects.h"
 
 typedef void (*worker_function_report_fn)(void *user, uint32_t id, plasmon_status_t status,
                                           const char *text);
@@ -42,6 +43,7 @@ struct worker_functions {
     struct kernel_context *const *kernels; /* likewise */
     worker_function_report_fn report;
     void *report_user;
+    struct store_suspects *suspects; /* of our timeline */
 
     struct pl_map by_id;    /* id -> struct worker_function */
     struct pl_list unloads; /* dead, and loaded into a GPU */
@@ -69,6 +71,7 @@ plasmon_status_t worker_functions_init(struct worker_functions *functions,
                                        struct worker_core *const *core,
                                        struct kernel_context *const *kernels, int wake_fd,
                                        worker_function_report_fn report, void *report_user,
+                                       struct store_suspects *suspects,
                                        struct pl_err *err) PL_MUST_CHECK;
 /* Waits for the threads, which may be at a compiler. */
 void worker_functions_finish(struct worker_functions *functions);

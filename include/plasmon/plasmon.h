@@ -915,7 +915,8 @@ plasmon_status_t plasmon_function_library(struct plasmon_client *client, const c
  * Wait until one device of each kind that the function is for has compiled (loaded) it.
  *
  * @return PLASMON_OK, ECOMPILE (plasmon_error has the log), ENOFUNCTION, ENOTSUP or EPERM (no
- *     device can or may run it), ENOLIB, ENOENT (no such library or symbol), ETIMEDOUT.
+ *     device can or may run it), ENOLIB, ENOENT (no such library or symbol), EFUNCTION (what
+ *     SYMBOL_prepare answered), EWORKER (the library crashes when it is loaded), ETIMEDOUT.
  */
 PLASMON_API
 plasmon_status_t plasmon_function_wait(struct plasmon_client *client, const char *name,

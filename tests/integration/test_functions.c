@@ -481,6 +481,19 @@ TEST(a_library_runs_from_its_folder_and_from_nowhere_else)
     plasmon_finish(client);
 }
 
+TEST(who_waits_for_a_function_too_shortly_is_told_what_it_does)
+{
+    struct plasmon_source_options options = PLASMON_SOURCE_OPTIONS_INIT;
+    struct plasmon_client *client         = cluster_start(1);
+
+    options.c_text = "void slow(float *x) { x[0] = 5; }";
+    CLUSTER_OK(
+        plasmon_function_source(client, "slow", NULL, "slow(inout f32[n] x)", &options));
+    ASSERT_STATUS(plasmon_function_wait(client, "slow", 0), PLASMON_ETIMEDOUT);
+    ASSERT_CONTAINS(plasmon_error(client), "no device has said yet that it built slow");
+    plasmon_finish(client);
+}
+
 TEST(what_a_library_says_need_not_be_utf8)
 {
     struct plasmon_options options = PLASMON_OPTIONS_INIT;
@@ -501,6 +514,46 @@ TEST(what_a_library_says_need_not_be_utf8)
     CLUSTER_OK(plasmon_submit(client, &call, NULL, NULL));
     expect_failed(client, arg.ref, PLASMON_EFUNCTION, "says_latin1 answered 1",
                   "caf? is closed");
+    plasmon_finish(client);
+}
+
+/* Not its devices, which are given up when their workers die again and again. */
+TEST(a_library_that_ends_its_worker_when_it_is_loaded_fails_and_nothing_else)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_call call       = PLASMON_CALL_INIT;
+    struct plasmon_arg arg         = {.mode = PLASMON_INOUT};
+    plasmon_scalar_t factor        = {.f = 3};
+    struct plasmon_client *client;
+    struct plasmon_ref *x;
+
+    cluster_tag();
+    options.gpus        = "none";
+    options.cpu_devices = 1;
+    options.library_dir = TEST_LIBRARY_DIR;
+    CLUSTER_OK(plasmon_init(&options, &client));
+    x       = cluster_put(client, COUNT, 0, 0);
+    arg.ref = cluster_put(client, COUNT, 0, 0);
+    CLUSTER_OK(plasmon_function_library(client, "crashes", "bad.so", "crashes",
+                                        "crashes(inout f32[n] x)"));
+    call.function  = "crashes";
+    call.args      = &arg;
+    call.arg_count = 1;
+    CLUSTER_OK(plasmon_submit(client, &call, NULL, NULL));
+    expect_failed(client, arg.ref, PLASMON_EWORKER, "crashes: bad.so ended 2 workers",
+                  "crashes_prepare");
+    ASSERT_STATUS(plasmon_function_wait(client, "crashes", CLUSTER_WAIT_MS),
+                  PLASMON_EWORKER);
+    cluster_expect_ramp(client, x, COUNT, 0, 1);
+
+    arg.ref           = x;
+    call.function     = "multiply_in_place";
+    call.scalars      = &factor;
+    call.scalar_count = 1;
+    CLUSTER_OK(plasmon_function_library(client, "multiply_in_place", "bad.so", "multiply",
+                                        "multiply_in_place(inout f32[n] x, f64 a)"));
+    CLUSTER_OK(plasmon_submit(client, &call, NULL, NULL));
+    cluster_expect_ramp(client, x, COUNT, 0, 3);
     plasmon_finish(client);
 }
 

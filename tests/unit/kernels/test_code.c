@@ -277,6 +277,27 @@ TEST(libraries_outside_of_the_folder_are_not_opened)
     refused(&cpu, &policy, &definition, PLASMON_EPERM, "--library-dir", "");
 }
 
+/* To open it would wait for somebody who writes, and a worker has no other thread for it. */
+TEST(what_is_no_file_is_not_opened_as_a_library)
+{
+    const struct device_info cpu        = {.kind = DEVICE_CPU};
+    struct kernel_definition definition = {
+        .name = "scale", .signature = "scale(inout f64[n] x, f64 a)", .library = "pipe.so"};
+    struct kernel_code_policy policy = open_policy;
+    char folder[]                    = "/tmp/plasmon-test-code-XXXXXX";
+    char path[64];
+
+    ASSERT_NOT_NULL(mkdtemp(folder));
+    (void)snprintf(path, sizeof(path), "%s/pipe.so", folder);
+    ASSERT_EQ(mkfifo(path, 0600), 0);
+    policy.library_dir = folder;
+    refused(&cpu, &policy, &definition, PLASMON_ENOLIB, "pipe.so is no regular file", "");
+    definition.library = ".";
+    refused(&cpu, &policy, &definition, PLASMON_EPERM, "not inside", "");
+    ASSERT_EQ(unlink(path), 0);
+    ASSERT_EQ(rmdir(folder), 0);
+}
+
 /* -------------------------------------------------------------------------------- NVRTC */
 
 static const struct device_info hopper = {.kind            = DEVICE_CUDA,

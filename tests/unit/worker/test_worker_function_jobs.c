@@ -52,6 +52,7 @@ static void collect_until(struct worker_functions *functions, size_t count)
 TEST(a_function_that_a_launch_waits_for_is_not_built_behind_the_others)
 {
     const struct device_config config = {.bytes_max = 1 << 20};
+    struct store_suspects suspects    = {.of = {{0}}};
     struct worker_functions functions;
     struct device *device;
     struct pl_err err;
@@ -59,7 +60,7 @@ TEST(a_function_that_a_launch_waits_for_is_not_built_behind_the_others)
 
     ASSERT_OK(device_open(DEVICE_CPU, 0, &config, &device, &err));
     ASSERT_OK(worker_functions_init(&functions, device, NULL, NULL, wake_fd, note_built,
-                                    NULL, &err));
+                                    NULL, &suspects, &err));
     functions.started = true; /* as if its thread were at a compiler that takes long */
     for (uint32_t id = 1; id <= 4; id++) {
         define(&functions, id);
@@ -81,6 +82,35 @@ TEST(a_function_that_a_launch_waits_for_is_not_built_behind_the_others)
     worker_functions_finish(&functions);
     device_close(device);
     ASSERT_EQ(close(wake_fd), 0);
+}
+
+TEST(a_library_counts_the_workers_that_ended_while_they_loaded_it)
+{
+    struct store_suspects suspects = {.of = {{0}}};
+
+    worker_suspects_count(&suspects); /* the first one of all: nothing is noted */
+    ASSERT_EQ(worker_suspects_deaths(&suspects, 7), 0);
+    worker_suspects_note(&suspects, 0, 7);
+    worker_suspects_note(&suspects, 0, 0);
+    worker_suspects_count(&suspects); /* it ended, and had loaded it */
+    ASSERT_EQ(worker_suspects_deaths(&suspects, 7), 0);
+    for (uint32_t i = 1; i <= WORKER_SUSPECT_DEATHS; i++) {
+        worker_suspects_note(&suspects, 0, 7);
+        worker_suspects_note(&suspects, 1, i);
+        worker_suspects_count(&suspects);
+        ASSERT_EQ(worker_suspects_deaths(&suspects, 7), i);
+        ASSERT_EQ(worker_suspects_deaths(&suspects, i), 1);
+    }
+    ASSERT_EQ(worker_suspects_deaths(&suspects, 0), 0);
+    worker_suspects_count(&suspects); /* another one began, and died of something else */
+    ASSERT_EQ(worker_suspects_deaths(&suspects, 7), WORKER_SUSPECT_DEATHS);
+    for (uint64_t i = 100; i < 100 + 2 * STORE_SUSPECTS; i++) {
+        worker_suspects_note(&suspects, 1, i);
+        worker_suspects_count(&suspects);
+        ASSERT_EQ(worker_suspects_deaths(&suspects, i), 1);
+    }
+    ASSERT_EQ(worker_suspects_deaths(&suspects, 7),
+              WORKER_SUSPECT_DEATHS); /* others went */
 }
 
 TEST_MAIN()
