@@ -331,8 +331,16 @@ static plasmon_status_t wait_locked(struct plasmon_client *client,
         fields.function_wait   = list;
         status = request_send_locked(client, request, FRAME_FUNCTION_WAIT, &fields);
     }
-    return status == PLASMON_OK ? request_wait_locked(client, request, deadline_ns)
-                                : status;
+    if (status == PLASMON_OK) {
+        status = request_wait_locked(client, request, deadline_ns);
+    }
+    return status == PLASMON_ETIMEDOUT
+               ? error_set(status,
+                           "no device has said yet that it built %s: it is still being "
+                           "compiled or loaded, or neither the head nor a device answers; "
+                           "wait longer, or look at `plasmon doctor --cluster`",
+                           function->signature->function.name)
+               : status;
 }
 
 plasmon_status_t plasmon_function_wait(struct plasmon_client *client, const char *name,

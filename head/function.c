@@ -126,7 +126,7 @@ bool head_function_runs_on(const struct head_function *function,
 struct head_failure *head_function_nowhere(struct head_core *core,
                                            const struct head_function *function)
 {
-    bool forbidden = false;
+    bool forbidden = false, any = false;
 
     for (uint32_t i = 0; i < core->devices.count; i++) {
         const struct head_device *device = head_device_at(core, i);
@@ -138,6 +138,7 @@ struct head_failure *head_function_nowhere(struct head_core *core,
             return NULL;
         }
         forbidden = forbidden || needs_of_kind(function, device->kind) != 0;
+        any       = true;
     }
     if (forbidden) {
         return head_failure_create(
@@ -146,6 +147,13 @@ struct head_failure *head_function_nowhere(struct head_core *core,
             (function->needs & WIRE_RUNS_LIBRARY) != 0
                 ? "libraries need plasmon-store --library-dir"
                 : "C text needs plasmon-store --allow-source");
+    }
+    if (!any) {
+        return head_failure_create(
+            PLASMON_ENOTSUP, 0, 0,
+            "function %s: no device is there that could run it: those of this cluster are "
+            "gone, or have not come yet (`plasmon nodes`)",
+            function->name);
     }
     return head_failure_create(
         PLASMON_ENOTSUP, 0, 0,
