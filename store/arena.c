@@ -258,6 +258,24 @@ uint64_t store_arena_missing(const struct store_arena *arena, uint32_t pool, uin
     return from < edge ? edge - from : ARENA_UNIT;
 }
 
+uint64_t store_arena_fits(const struct store_arena *arena, uint64_t bytes)
+{
+    uint64_t alignment = arena_alignment_of(store_arena_rounded(bytes));
+    uint64_t most      = 0;
+    struct pl_list *pos;
+
+    pl_list_for_each(pos, &arena->order) {
+        const struct arena_block *block = pl_container_of(pos, struct arena_block, order);
+        uint64_t from                   = pl_round_up(block->offset, alignment);
+        uint64_t end                    = block->offset + block->bytes;
+
+        if (!block->used && from < end) {
+            most = pl_max_u64(most, end - from);
+        }
+    }
+    return most;
+}
+
 /* Both ways of getting a block end here. */
 static plasmon_status_t arena_use(struct store_arena *arena, struct arena_block *block,
                                   uint64_t offset, uint64_t bytes, uint64_t asked)

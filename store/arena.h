@@ -44,6 +44,8 @@ plasmon_status_t store_arena_add(struct store_arena *arena, uint32_t pool, uint6
  */
 uint64_t store_arena_missing(const struct store_arena *arena, uint32_t pool,
                              uint64_t bytes);
+/* The most bytes that would find a hole, if they are as large as `bytes`: large ones are aligned. */
+uint64_t store_arena_fits(const struct store_arena *arena, uint64_t bytes);
 plasmon_status_t
 store_arena_alloc(struct store_arena *arena, uint32_t pool, uint64_t bytes,
                   uint64_t *out_offset) PL_MUST_CHECK; /* EDEVMEM: no hole */

@@ -63,13 +63,22 @@ static const char *say_hole(uint64_t hole, uint64_t wanted, char out[64])
     return out;
 }
 
+/* Nothing is said of what has none. */
+static void say_used(struct pl_str *out, const char *of_what, uint64_t bytes)
+{
+    char text[32];
+
+    if (bytes > 0) {
+        pl_str_append(out, ", %s %s", of_what, pl_format_bytes(bytes, text));
+    }
+}
+
 void worker_front_memory_say(const struct worker_core *core,
                              const struct worker_launch *launch, struct pl_str *out)
 {
     struct worker_account account;
     struct store_arena_stats stats;
-    char wanted[32], largest[32], total[32], unused[32], hole[64], used[32], objects[32];
-    char replicas[32], graphs[32], held[32], scratch[32];
+    char wanted[32], largest[32], total[32], unused[32], hole[64], used[32];
     uint64_t largest_bytes;
     uint64_t bytes = bytes_wanted(launch, &largest_bytes);
 
@@ -78,18 +87,18 @@ void worker_front_memory_say(const struct worker_core *core,
     pl_str_append(
         out,
         "it needs %s of new device memory, at most %s in one piece; of the device's %s, %s "
-        "are reserved and free, the largest hole is %s; in use are %s: objects %s, copies "
-        "of objects of other devices %s, recorded graphs %s, freed but read by a client "
-        "%s, scratch %s",
+        "are reserved and free, the largest hole is %s; in use are %s",
         pl_format_bytes(bytes, wanted), pl_format_bytes(largest_bytes, largest),
         core->config.device_bytes == 0 ? "memory"
                                        : pl_format_bytes(core->config.device_bytes, total),
         pl_format_bytes(stats.bytes_free, unused),
-        say_hole(stats.largest_hole, largest_bytes, hole),
-        pl_format_bytes(stats.bytes_used, used), pl_format_bytes(account.objects, objects),
-        pl_format_bytes(account.replicas, replicas),
-        pl_format_bytes(account.graphs, graphs), pl_format_bytes(account.held, held),
-        pl_format_bytes(account.scratch, scratch));
+        say_hole(store_arena_fits(core->arena, largest_bytes), largest_bytes, hole),
+        pl_format_bytes(stats.bytes_used, used));
+    say_used(out, "objects", account.objects);
+    say_used(out, "copies of objects of other devices", account.replicas);
+    say_used(out, "recorded graphs", account.graphs);
+    say_used(out, "freed but read by a client", account.held);
+    say_used(out, "scratch", account.scratch);
 }
 
 /* The front that needs memory, and nothing else; EAGAIN: there is none of this number. */
@@ -244,9 +253,11 @@ void worker_front_starved(struct worker_core *core, struct worker_launch *launch
     worker_launch_fail(
         launch, PLASMON_EDEVMEM, "%s; %s", pl_str_text(&text),
         is_in_pieces(core, launch)
-            ? "enough is free in sum, but in pieces between other objects, which are not "
-              "moved, and are in use or have no room in host memory: use arrays of like "
-              "sizes or smaller ones, fewer at a time, or more --device-memory"
+            ? "enough is free in sum, but in pieces between objects that are in use or "
+              "have "
+              "no room in host memory: use arrays of like sizes or smaller ones, fewer at "
+              "a "
+              "time, or more --device-memory"
             : "release refs, use smaller arrays, or more --spill-memory or a --spill-dir");
     pl_str_finish(&text);
     core->waits_memory = false;

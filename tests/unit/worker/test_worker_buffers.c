@@ -482,6 +482,26 @@ TEST(what_is_free_in_pieces_is_not_told_to_be_too_little)
     fake_destroy(fake);
 }
 
+/* Large ones begin at multiples of 2 MiB. */
+TEST(of_a_hole_as_much_is_told_as_fits_in)
+{
+    struct fake *fake = fake_create();
+
+    fake->grow_bytes = 64 << 20;
+    fake_fill(fake, 1, 1, 64);
+    fake_fill(fake, 2, 2, (62 << 20) / 4);
+    fake_finish(fake, 0, 1);
+    fake_finish(fake, 1, 2);
+    fake_free(fake, 2);
+    fake_fill(fake, 3, 3, (63 << 20) / 4);
+    fake_starve(fake, 3);
+    ASSERT_CONTAINS(fake->last_text, "it needs 63.0 MiB");
+    ASSERT_CONTAINS(fake->last_text, "the largest hole is 62.0 MiB");
+    ASSERT_CONTAINS(fake->last_text, "or more --device-memory"); /* to the end */
+    ASSERT_NULL(strstr(fake->last_text, " 0 B"));
+    fake_destroy(fake);
+}
+
 TEST(starving_names_who_has_the_memory)
 {
     struct fake *fake = fake_create();
