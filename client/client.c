@@ -432,7 +432,10 @@ static plasmon_status_t make_loop(struct plasmon_client *client)
 
     if (status != PLASMON_OK) {
         return error_set(status, "cannot make the library's thread: %s",
-                         pl_status_text(status));
+                         status == PLASMON_ELIMIT
+                             ? "no descriptor is left: raise the limit of open files "
+                               "(ulimit -n, LimitNOFILE=)"
+                             : pl_status_text(status));
     }
     rpc_loop_set_tick(client->loop, TICK_MS, session_tick, client);
     rpc_loop_set_many(client->loop, session_many, client);

@@ -109,13 +109,20 @@ static plasmon_status_t check_options(const struct plasmon_options *options,
         return pl_err_set(err, PLASMON_EINVAL, "options.library_dir is too long");
     }
     if (options->spill_dirs != NULL &&
-        (options->spill_memory == PLASMON_NO_SPILL || strlen(options->spill_dirs) >= 2048 ||
+        (strlen(options->spill_dirs) >= 2048 ||
          commas(options->spill_dirs) >= EMBEDDED_SPILL_DIRS_MAX)) {
+        return pl_err_set(err, PLASMON_EINVAL,
+                          "options.spill_dirs has at most %u directories and 2047 bytes",
+                          EMBEDDED_SPILL_DIRS_MAX);
+    }
+    if (options->spill_dirs != NULL && options->spill_memory == PLASMON_NO_SPILL &&
+        strcmp(options->spill_dirs, "none") != 0) {
         return pl_err_set(
             err, PLASMON_EINVAL,
-            "options.spill_dirs has at most %u directories and 2047 bytes, and "
-            "needs options.spill_memory: what goes to files passes through it",
-            EMBEDDED_SPILL_DIRS_MAX);
+            "options.spill_dirs is \"%.200s\" and options.spill_memory "
+            "PLASMON_NO_SPILL: what goes to files passes through that memory; "
+            "give some, or no directories",
+            options->spill_dirs);
     }
     if (options->write_back > 100 && options->write_back != PLASMON_NO_WRITE_BACK) {
         return pl_err_set(err, PLASMON_EINVAL,

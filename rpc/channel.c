@@ -522,6 +522,11 @@ static char *why_unavailable(struct rpc_channel *channel)
         }
         unary_finish(&unary);
     }
+    /* What it calls an attempt that nobody had answered when it was given up. */
+    if (why != NULL && strstr(why, "tcp handshaker shutdown") != NULL) {
+        pl_free(why);
+        why = NULL;
+    }
     return why;
 }
 

@@ -82,12 +82,14 @@ static plasmon_status_t limit_check(const struct store_host *host, uint64_t byte
             ? PLASMON_EAGAIN
             : PLASMON_ELIMIT,
         "host memory of %s: of the %s that clients of this host may page-lock %s are in "
-        "use, "
-        "and %s were freed but their devices have been too busy to let go of them; free "
-        "some, or start plasmon-store with a larger --host-memory",
+        "use%s%s%s; ask for less, free some, or give more (--host-memory of plasmon-store, "
+        "options.host_memory of a private cluster)",
         pl_format_bytes(bytes, want_text),
         pl_format_bytes(host->buffer_bytes_max, limit_text),
-        pl_format_bytes(used, used_text), pl_format_bytes(leaving, leaving_text));
+        pl_format_bytes(used, used_text), leaving > 0 ? ", and " : "",
+        leaving > 0 ? pl_format_bytes(leaving, leaving_text) : "",
+        leaving > 0 ? " were freed but their devices have been too busy to let go of them"
+                    : "");
 }
 
 static uint64_t number_draw(const struct store_host *host)

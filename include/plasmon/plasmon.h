@@ -29,7 +29,8 @@
  * in which their calls took the client's lock.
  *
  * fork(): every call in a child that was forked while there was a client answers PLASMON_EFORKED,
- * plasmon_init() included; only plasmon_abandon() frees the handle there. Such a child may exec().
+ * plasmon_init() included. plasmon_abandon() frees the handle there, and so does plasmon_finish(),
+ * which says nothing to the cluster then: one of them, once. Such a child may exec().
  * To have clients in several processes, fork before the first plasmon_init(), or after the last
  * plasmon_finish().
  */
@@ -196,7 +197,7 @@ plasmon_status_t plasmon_init(const struct plasmon_options *options,
  */
 PLASMON_API
 void plasmon_finish(struct plasmon_client *client);
-/** Free an inherited handle in a forked child, without a word to the cluster. */
+/** Free an inherited handle in a forked child, without a word to the cluster; elsewhere: plasmon_finish(). */
 PLASMON_API
 void plasmon_abandon(struct plasmon_client *client);
 /**

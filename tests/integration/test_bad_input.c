@@ -175,6 +175,16 @@ TEST(wrong_options_are_named)
     options.policy   = "whim";
     ASSERT_STATUS(plasmon_init(&options, &client), PLASMON_EINVAL);
     ASSERT_CONTAINS(plasmon_error(NULL), "whim");
+    options.policy       = NULL;
+    options.spill_memory = PLASMON_NO_SPILL;
+    options.spill_dirs   = "/tmp";
+    ASSERT_STATUS(plasmon_init(&options, &client), PLASMON_EINVAL);
+    ASSERT_CONTAINS(plasmon_error(NULL), "options.spill_dirs is \"/tmp\"");
+    ASSERT_CONTAINS(plasmon_error(NULL), "PLASMON_NO_SPILL");
+    options.gpus       = "none";
+    options.spill_dirs = "none"; /* the same, said twice */
+    CLUSTER_OK(plasmon_init(&options, &client));
+    plasmon_finish(client);
 }
 
 /*
