@@ -233,6 +233,17 @@ plasmon_status_t store_bulk_check(const struct store_options *options, struct pl
                       address);
 }
 
+void store_bulk_settle(struct store_options *options)
+{
+    char room[STORE_BULK_ADDRESS_BYTES];
+
+    if (options->bulk_address == NULL && !options->embedded && options->head != NULL &&
+        (options->bulk_plain || options->tls_cert != NULL) &&
+        strcmp(store_bulk_address(NULL, options->head, room), "none") == 0) {
+        options->bulk_address = "default";
+    }
+}
+
 void store_bulk_tell(const struct store_options *options)
 {
     char room[STORE_BULK_ADDRESS_BYTES];

@@ -24,6 +24,12 @@ plasmon_status_t store_bulk_check_ports(const struct store_options *options,
  * right (EPERM).
  */
 plasmon_status_t store_bulk_check(const struct store_options *options, struct pl_err *err);
+/*
+ * Of several machines the head's own one reaches it by loopback, which says nothing about the
+ * network; that there are several is said by the options that let objects cross one (--bulk-plain,
+ * --tls-*). So there, and without a --bulk-address, it is "default".
+ */
+void store_bulk_settle(struct store_options *options);
 /* Into the log: an address was to be found, and there is none. */
 void store_bulk_tell(const struct store_options *options);
 

@@ -186,6 +186,7 @@ int main(int argc, char **argv)
         (void)printf("plasmon-store %s\n", PLASMON_VERSION_TEXT);
         return 0;
     }
+    store_bulk_settle(&options);
     if (log_open(&options, &err) != PLASMON_OK || pl_pidfd_check(&err) != PLASMON_OK ||
         token_get(options.token_file, token, &err) != PLASMON_OK ||
         store_bulk_check(&options, &err) != PLASMON_OK ||

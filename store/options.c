@@ -69,7 +69,9 @@ static const struct option options[] = {
     {"--node", "NAME", OPTION_TEXT, AT(node), "host name", "name of this host, for people"},
     {"--bulk-address", "ADDRESS", OPTION_TEXT, AT(bulk_address), "auto",
      "workers take objects of other hosts on this numeric address; auto: where the head is "
-     "reached from; default: of the default route, or our only one; none"},
+     "reached from (on its own machine, if objects may cross a network: default); default: "
+     "of "
+     "the default route, or our only one; none"},
     {"--bulk-ports", "A-B", OPTION_TEXT, AT(bulk_ports), "any",
      "and on one of these ports; at least one for each device"},
     {"--log", "LEVEL", OPTION_TEXT, AT(log), "$PLASMON_LOG or info",

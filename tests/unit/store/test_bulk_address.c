@@ -55,4 +55,32 @@ TEST(an_address_that_others_cannot_reach_is_refused)
     ASSERT_CONTAINS(err.text, "--bulk-address 127.0.0.1 is of this machine alone");
 }
 
+/* Its machine is one of several: who is alone has nothing to say about what crosses a network. */
+TEST(the_head_s_own_machine_takes_part_where_objects_may_cross_a_network)
+{
+    struct store_options options = {.head = "127.0.0.1:7070"};
+
+    store_bulk_settle(&options);
+    ASSERT_NULL(options.bulk_address);
+    options.bulk_plain = true;
+    store_bulk_settle(&options);
+    ASSERT_STR(options.bulk_address, "default");
+
+    options = (struct store_options){.head = "unix:/s", .tls_cert = "a.crt"};
+    store_bulk_settle(&options);
+    ASSERT_STR(options.bulk_address, "default");
+    options = (struct store_options){
+        .head = "unix:/s", .bulk_plain = true, .bulk_address = "none"};
+    store_bulk_settle(&options);
+    ASSERT_STR(options.bulk_address, "none");
+    options = (struct store_options){.bulk_plain = true, .embedded = true};
+    store_bulk_settle(&options);
+    ASSERT_NULL(options.bulk_address);
+    options = (struct store_options){.head = "192.0.2.1:7070", .bulk_plain = true};
+    if (strcmp(store_bulk_address("default", options.head, room), "none") != 0) {
+        store_bulk_settle(&options);
+        ASSERT_NULL(options.bulk_address);
+    }
+}
+
 TEST_MAIN()
