@@ -223,7 +223,8 @@ plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct ro
  * The ref failed, or (status ETIMEDOUT) is pending: that, with its text as this thread's error.
  * Else `status`.
  */
-plasmon_status_t client_tell_state_locked(const struct root *root, const struct pl_box *box,
+plasmon_status_t client_tell_state_locked(const struct plasmon_client *client,
+                                          const struct root *root, const struct pl_box *box,
                                           plasmon_status_t status) PL_MUST_CHECK;
 
 /* views.c: a snapshot of what the slot shows, as a new root with one handle. */

@@ -421,7 +421,7 @@ static plasmon_status_t explain(struct plasmon_client *client, struct plasmon_re
 
     pl_mutex_lock(&client->lock);
     if (refs_find(&client->refs, ref, &slot, &unused) == PLASMON_OK) {
-        status = client_tell_state_locked(slot->root, slot_box(slot, &box), status);
+        status = client_tell_state_locked(client, slot->root, slot_box(slot, &box), status);
     }
     pl_mutex_unlock(&client->lock);
     return status;

@@ -1,4 +1,5 @@
 /* Waiting: for refs, by polling, by callback, by descriptor; and cancelling. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
@@ -15,26 +16,35 @@ static plasmon_status_t tell_state(const struct root *root, const struct pl_box 
     return failure != NULL ? error_set(status, "%s", failure->text) : status;
 }
 
-static plasmon_status_t tell_pending(const struct root *root, const struct pl_box *box)
+static plasmon_status_t tell_pending(const struct plasmon_client *client,
+                                     const struct root *root, const struct pl_box *box)
 {
-    const struct task *writer = root_writer(root, box);
+    const struct session *session = &client->session;
+    const struct task *writer     = root_writer(root, box);
+    char who[64] = "another client's task", away[64] = "";
 
-    return writer->foreign
-               ? error_set(PLASMON_ETIMEDOUT,
-                           "the ref is still pending: another client's task is yet to "
-                           "write it")
-               : error_set(PLASMON_ETIMEDOUT,
-                           "the ref is still pending: task %llu is yet to write it",
-                           (unsigned long long)writer->id);
+    if (!writer->foreign) {
+        (void)snprintf(who, sizeof(who), "task %llu", (unsigned long long)writer->id);
+    }
+    if (session->state == SESSION_BROKEN) {
+        (void)snprintf(
+            away, sizeof(away), ", and we are without a connection to the head for %llu s",
+            (unsigned long long)((pl_now_ns() - session->broken_at_ns) / 1000000000));
+    }
+    return error_set(PLASMON_ETIMEDOUT,
+                     "the ref is still pending: %s is yet to write it%s%s%s", who, away,
+                     away[0] != '\0' && session->dead_text[0] != '\0' ? ": " : "",
+                     away[0] != '\0' ? session->dead_text : "");
 }
 
-plasmon_status_t client_tell_state_locked(const struct root *root, const struct pl_box *box,
+plasmon_status_t client_tell_state_locked(const struct plasmon_client *client,
+                                          const struct root *root, const struct pl_box *box,
                                           plasmon_status_t status)
 {
     plasmon_status_t state = root_state(root, box, NULL);
 
     if (state == PLASMON_INPROGRESS) {
-        return status == PLASMON_ETIMEDOUT ? tell_pending(root, box) : status;
+        return status == PLASMON_ETIMEDOUT ? tell_pending(client, root, box) : status;
     }
     return state == PLASMON_OK ? status : tell_state(root, box);
 }
@@ -69,7 +79,7 @@ plasmon_status_t client_wait_ref_locked(struct plasmon_client *client, struct ro
     while (watch.status == PLASMON_INPROGRESS) {
         if (!pl_linger_cond_wait(&waiter.cond, &client->lock, began_ns, deadline_ns) &&
             watch.status == PLASMON_INPROGRESS) {
-            status = tell_pending(root, box);
+            status = tell_pending(client, root, box);
             break;
         }
     }

@@ -85,6 +85,26 @@ TEST(a_time_out_takes_as_long_as_it_says)
     end(&f);
 }
 
+/* Else one looks for the task, and it is not the task. */
+TEST(a_time_out_says_that_the_head_is_not_there)
+{
+    struct fixture f = begin();
+    uint64_t task;
+    struct plasmon_ref *ref = fill_known(&f, NULL, &task);
+    float data[100];
+    bool said = false;
+
+    fake_head_stop(f.head);
+    for (uint32_t i = 0; i < 100 && !said; i++) { /* until the connection has ended */
+        ASSERT_STATUS(plasmon_get(f.client, ref, data, sizeof(data), 100),
+                      PLASMON_ETIMEDOUT);
+        said =
+            strstr(plasmon_error(f.client), "without a connection to the head for") != NULL;
+    }
+    ASSERT_CONTAINS(plasmon_error(f.client), "without a connection to the head for");
+    plasmon_finish(f.client);
+}
+
 TEST(a_failure_says_which_task_and_which_was_first)
 {
     struct fixture f = begin();
