@@ -10,6 +10,8 @@ void *pl_alloc_aligned(size_t alignment, size_t bytes) PL_MUST_CHECK;
 void *pl_realloc(void *old, size_t old_bytes, size_t new_bytes) PL_MUST_CHECK;
 char *pl_strdup(const char *text) PL_MUST_CHECK;
 void pl_free(void *ptr);
+/* How many bytes this thread was refused last, if that was within so long; 0: none. */
+size_t pl_alloc_refused(uint64_t within_ns);
 
 #define PL_NEW(type)          ((type *)pl_alloc_aligned(_Alignof(type), sizeof(type)))
 #define PL_NEW_N(type, count) ((type *)pl_alloc_array((count), sizeof(type)))

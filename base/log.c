@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "alloc.h"
 #include "text.h"
 
 #define LOG_TEXT_BYTES 2048 /* longer lines end in "..." */
@@ -114,10 +115,19 @@ void pl_log_stderr(void *user, enum pl_log_level level, const char *module,
 
 void pl_check_failed(const char *condition, const char *file, int line)
 {
+    size_t refused = pl_alloc_refused(UINT64_C(100000000));
+
     /* The process ends here, so it is said even where the program has set no sink. */
     if (log_sink == NULL) {
         log_sink = pl_log_stderr;
     }
-    pl_log(PL_LOG_ERROR, "base", "%s:%d: broken invariant: %s", file, line, condition);
+    if (refused > 0) { /* who checks for memory cannot go on without */
+        pl_log(PL_LOG_ERROR, "base",
+               "%s:%d: out of host memory: none for %zu bytes (%s): raise what limits this "
+               "process (ulimit -v, its cgroup), or have less run beside it",
+               file, line, refused, condition);
+    } else {
+        pl_log(PL_LOG_ERROR, "base", "%s:%d: broken invariant: %s", file, line, condition);
+    }
     abort();
 }

@@ -1,5 +1,7 @@
 #include "tests/harness/test.h"
 
+#include "base/alloc.h"
+#include "base/fault.h"
 #include "base/log.h"
 
 #include <signal.h>
@@ -192,6 +194,25 @@ TEST(a_broken_invariant_is_said_and_aborts_even_without_a_sink)
     ASSERT_TRUE(WIFSIGNALED(status));
     ASSERT_EQ(WTERMSIG(status), SIGABRT);
     ASSERT_CONTAINS(text, "1 + 1 == 3");
+    ASSERT_CONTAINS(text, "test_log.c");
+}
+
+static void go_on_without_memory(void)
+{
+    pl_log_set_sink(NULL, NULL);
+    pl_fault_arm("alloc", 0);
+    PL_CHECK(pl_alloc(77) != NULL);
+}
+
+TEST(who_cannot_go_on_without_memory_says_that_it_is_memory)
+{
+    char text[512];
+    int status = run_and_read_stderr(go_on_without_memory, text);
+
+    ASSERT_TRUE(WIFSIGNALED(status));
+    ASSERT_EQ(WTERMSIG(status), SIGABRT);
+    ASSERT_CONTAINS(text, "out of host memory: none for 77 bytes");
+    ASSERT_CONTAINS(text, "ulimit -v");
     ASSERT_CONTAINS(text, "test_log.c");
 }
 
