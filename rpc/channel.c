@@ -47,7 +47,7 @@ static const struct {
 };
 
 /*
- * What the core calls this target; pl_free it. Several addresses, "10.0.0.1:4711,10.0.0.2:4711" or
+ * What the core calls this target; pl_free it. NULL: no memory. Several addresses, "10.0.0.1:4711,10.0.0.2:4711" or
  * "[fd00::1]:4711,[fd00::2]:4711", are tried in their order until one answers, at each connection
  * anew: a head, and the one that stands by for it.
  */
@@ -63,8 +63,10 @@ static char *channel_uri(const char *target)
     size_t length      = strlen(target) + strlen(scheme) + 1;
     char *uri          = pl_alloc(length);
 
-    PL_CHECK(uri != NULL);
-    (void)snprintf(uri, length, "%s%s", target_is_several(target) ? scheme : "", target);
+    if (uri != NULL) {
+        (void)snprintf(uri, length, "%s%s", target_is_several(target) ? scheme : "",
+                       target);
+    }
     return uri;
 }
 
@@ -103,10 +105,7 @@ static grpc_channel *channel_connect(const struct rpc_channel *channel, int fd,
     }
 
     if (fd < 0) {
-        char *uri = channel_uri(channel->target);
-
-        core = grpc_channel_create(uri, credentials, &list);
-        pl_free(uri);
+        core = grpc_channel_create(channel->uri, credentials, &list);
     } else {
         core = grpc_channel_create_from_fd("localhost", fd, credentials, &list);
     }
@@ -124,6 +123,7 @@ static void channel_free(struct rpc_channel *channel)
     trust_pems_release(channel->pems);
     pl_mutex_finish(&channel->lock);
     pl_free(channel->target);
+    pl_free(channel->uri);
     pl_free(channel);
 }
 
@@ -209,7 +209,8 @@ plasmon_status_t rpc_channel_create(struct rpc_loop *loop,
                                                                 : RPC_MESSAGE_BYTES_DEFAULT;
     channel->target =
         pl_strdup(config->target != NULL ? config->target : "the given descriptor");
-    if (channel->target == NULL) {
+    channel->uri = channel->target != NULL ? channel_uri(channel->target) : NULL;
+    if (channel->uri == NULL) {
         status = PLASMON_ENOMEM;
         goto err_free_channel;
     }

@@ -263,6 +263,7 @@ void rpc_shms_drain(struct rpc_shms *all); /* its epoll said that there is somet
 struct rpc_channel {
     struct rpc_loop *loop;
     char *target;             /* for error texts */
+    char *uri;                /* the same, as the core calls it */
     bool tcp;                 /* there is a target, and it is no Unix socket */
     struct trust_source *tls; /* NULL: in the clear; only with tcp */
     size_t message_bytes_max;

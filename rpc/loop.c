@@ -37,18 +37,40 @@
 /* at 1.5 million tasks a second: 300 of them go together */
 #define LOOP_BURST_MANY_NS UINT64_C(200000)
 
+/* that wait at once, nearly always */
+#define POSTS_FEW 32u
+
 struct rpc_post {
     void (*fn)(void *user);
     void *user;
 };
 
+/* So that a post of few finds room, also where there is no memory left. */
+static bool posts_reserve(struct pl_vec *posts)
+{
+    bool has_room = pl_vec_push_n(posts, POSTS_FEW) != NULL;
+
+    pl_vec_clear(posts);
+    return has_room;
+}
+
 plasmon_status_t rpc_loop_init(struct rpc_loop *loop, const struct rpc_loop_ops *ops)
 {
+    plasmon_status_t status = PLASMON_ENOMEM;
+
     loop->ops   = ops;
     loop->posts = PL_VEC_INIT(struct rpc_post);
+    loop->spare = PL_VEC_INIT(struct rpc_post);
     pl_list_init(&loop->timers);
     pl_list_init(&loop->late);
-    return pl_mutex_init(&loop->lock, RPC_RANK_LOOP);
+    if (posts_reserve(&loop->posts) && posts_reserve(&loop->spare)) {
+        status = pl_mutex_init(&loop->lock, RPC_RANK_LOOP);
+    }
+    if (status != PLASMON_OK) {
+        pl_vec_finish(&loop->posts);
+        pl_vec_finish(&loop->spare);
+    }
+    return status;
 }
 
 void rpc_loop_finish(struct rpc_loop *loop)
@@ -57,6 +79,7 @@ void rpc_loop_finish(struct rpc_loop *loop)
     assert(pl_list_empty(&loop->late));
 
     pl_vec_finish(&loop->posts);
+    pl_vec_finish(&loop->spare);
     pl_mutex_finish(&loop->lock);
 }
 
@@ -210,7 +233,8 @@ static void loop_run_posts(struct rpc_loop *loop)
     pl_mutex_lock(&loop->lock);
     loop->wake_pending = false;
     posts              = loop->posts;
-    loop->posts        = PL_VEC_INIT(struct rpc_post);
+    loop->posts        = loop->spare;
+    loop->spare        = PL_VEC_INIT(struct rpc_post); /* of a loop that runs in a post */
     pl_mutex_unlock(&loop->lock);
 
     for (size_t i = 0; i < posts.count; i++) {
@@ -219,11 +243,11 @@ static void loop_run_posts(struct rpc_loop *loop)
         post->fn(post->user);
     }
 
-    /* Give the memory back for the next burst, if none came meanwhile. */
+    /* Give the memory back for the next burst. */
     pl_vec_clear(&posts);
     pl_mutex_lock(&loop->lock);
-    if (loop->posts.capacity == 0) {
-        loop->posts = posts;
+    if (loop->spare.capacity == 0) {
+        loop->spare = posts;
         posts       = PL_VEC_INIT(struct rpc_post);
     }
     pl_mutex_unlock(&loop->lock);

@@ -68,8 +68,9 @@ struct rpc_timer {
 struct rpc_loop {
     const struct rpc_loop_ops *ops;
 
-    struct pl_mutex lock; /* rank RPC_RANK_LOOP; guards the next four */
+    struct pl_mutex lock; /* rank RPC_RANK_LOOP; guards the next five */
     struct pl_vec posts;  /* struct rpc_post, oldest first */
+    struct pl_vec spare;  /* empty: takes the place of posts while those run */
     struct pl_list timers;
     bool wake_pending;
     bool stopped;

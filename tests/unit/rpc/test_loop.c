@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/fd.h"
 #include "rpc/grpc_int.h"
 #include "tests/unit/rpc/peer.h"
@@ -80,6 +81,31 @@ TEST(every_post_runs_whoever_posts)
             ASSERT_EQ(pthread_join(threads[i], NULL), 0);
         }
         peer_end_wait(&counts.end, &counts.end.messages, 15000, 10000);
+        loop_destroy(counts.loop, kind);
+        peer_end_finish(&counts.end);
+    }
+}
+
+/* A post cannot fail, so its room is there: in a program of a user, too, who would not like to be ended. */
+TEST(a_few_posts_need_no_memory)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        struct counts counts = {.loop = loop_create(kind)};
+
+        peer_end_init(&counts.end);
+        pl_fault_arm("alloc", 0);
+        for (int i = 0; i < 30; i++) {
+            rpc_loop_post(counts.loop, count_message, &counts);
+        }
+        ASSERT_EQ(pl_fault_disarm(), 0);
+        ASSERT_OK(rpc_loop_start(counts.loop, "posts"));
+        peer_end_wait(&counts.end, &counts.end.messages, 30, 5000);
+        pl_fault_arm("alloc", 0);
+        for (int i = 0; i < 30; i++) {
+            rpc_loop_post(counts.loop, count_message, &counts);
+        }
+        peer_end_wait(&counts.end, &counts.end.messages, 60, 5000);
+        ASSERT_EQ(pl_fault_disarm(), 0);
         loop_destroy(counts.loop, kind);
         peer_end_finish(&counts.end);
     }
