@@ -83,8 +83,8 @@ void rpc_status_storage_finish(struct rpc_status_storage *storage);
 char *rpc_text_of_slice(grpc_slice slice); /* a copy, pl_free */
 /* A copy, pl_free; NULL: there is no such key (or no memory). */
 char *rpc_text_of_metadata(const grpc_metadata_array *metadata, const char *key);
-/* The bearer token in `metadata`, a copy; NULL: none (or no memory, which refuses as well). */
-char *rpc_token_of_metadata(const grpc_metadata_array *metadata);
+/* The bearer token in `metadata`, a copy; NULL: none. false: no memory for it. */
+bool rpc_token_of_metadata(const grpc_metadata_array *metadata, char **out_token);
 /* Takes as long for a wrong token as for a right one of its length. */
 bool rpc_token_equal(const char *want, const char *got);
 

@@ -145,7 +145,8 @@ void rpc_server_accept_unary(struct rpc_server_method *method, grpc_call *core,
     grpc_op end            = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
     grpc_call_error error;
 
-    if (call == NULL) {
+    if (call == NULL || !rpc_token_of_metadata(metadata, &call->token)) {
+        pl_free(call);
         rpc_server_refuse(method->server, core, GRPC_STATUS_RESOURCE_EXHAUSTED,
                           PLASMON_ENOMEM, "the server is out of memory");
         return;
@@ -153,7 +154,6 @@ void rpc_server_accept_unary(struct rpc_server_method *method, grpc_call *core,
 
     call->server        = method->server;
     call->call          = core;
-    call->token         = rpc_token_of_metadata(metadata);
     call->end_tag.fn    = unary_ended;
     call->answer_tag.fn = unary_answered;
     call->batches       = 2;

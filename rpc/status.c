@@ -12,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fault.h"
 
 /* headers are limited to 8 KiB, and may triple in size when escaped */
 #define STATUS_WHY_BYTES_MAX 1000u
@@ -167,26 +168,29 @@ char *rpc_text_of_metadata(const grpc_metadata_array *metadata, const char *key)
     return NULL;
 }
 
-char *rpc_token_of_metadata(const grpc_metadata_array *metadata)
+bool rpc_token_of_metadata(const grpc_metadata_array *metadata, char **out_token)
 {
     static const char bearer[] = "Bearer ";
     const size_t prefix        = sizeof(bearer) - 1;
 
+    *out_token = NULL;
     for (size_t i = 0; i < metadata->count; i++) {
         grpc_slice value = metadata->metadata[i].value;
 
         if (slice_is(metadata->metadata[i].key, "authorization") &&
             GRPC_SLICE_LENGTH(value) >= prefix &&
             strncasecmp((const char *)GRPC_SLICE_START_PTR(value), bearer, prefix) == 0) {
-            char *text = rpc_text_of_slice(value);
+            char *text = pl_fault_point("rpc.token") ? NULL : rpc_text_of_slice(value);
 
-            if (text != NULL) {
-                memmove(text, text + prefix, strlen(text + prefix) + 1);
+            if (text == NULL) {
+                return false;
             }
-            return text;
+            memmove(text, text + prefix, strlen(text + prefix) + 1);
+            *out_token = text;
+            return true;
         }
     }
-    return NULL;
+    return true;
 }
 
 bool rpc_token_equal(const char *want, const char *got)

@@ -145,8 +145,10 @@ static struct rpc_stream_grpc *server_stream_create(const struct rpc_server_meth
     if (stream == NULL) {
         return NULL;
     }
-    if (rpc_stream_grpc_init(stream, server->loop, true, server->message_bytes_max) !=
-        PLASMON_OK) {
+    if (!rpc_token_of_metadata(metadata, &stream->base.token) ||
+        rpc_stream_grpc_init(stream, server->loop, true, server->message_bytes_max) !=
+            PLASMON_OK) {
+        pl_free(stream->base.token);
         pl_free(stream);
         return NULL;
     }
@@ -154,7 +156,6 @@ static struct rpc_stream_grpc *server_stream_create(const struct rpc_server_meth
     peer              = grpc_call_get_peer(call);
     stream->base.peer = pl_strdup(peer);
     gpr_free(peer);
-    stream->base.token   = rpc_token_of_metadata(metadata);
     stream->call         = call;
     stream->first_tag.fn = server_first;
     stream->end_tag.fn   = server_ended;

@@ -102,8 +102,9 @@ static char *shown(const struct piece *piece)
         {.key   = grpc_slice_from_static_string("authorization"),
          .value = grpc_slice_from_static_buffer(piece->bytes, piece->length)}};
     const grpc_metadata_array array = {.count = 2, .capacity = 2, .metadata = metadata};
+    char *token;
 
-    return rpc_token_of_metadata(&array);
+    return rpc_token_of_metadata(&array, &token) ? token : NULL;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "rpc/rpc_int.h"
 #include "tests/unit/rpc/peer.h"
 
@@ -70,6 +71,61 @@ TEST(the_right_token_is_taken_and_can_be_read)
     ASSERT_STR(rpc_stream_token(pair.served.stream), "secret2");
     ASSERT_CONTAINS(rpc_stream_peer(pair.served.stream), "127.0.0.1");
     peer_pair_stop(&pair);
+}
+
+/* It is no wrong token: who is told so looks for the fault in the wrong place, or ends for good. */
+TEST(a_token_that_a_server_has_no_memory_for_is_not_called_none)
+{
+    struct peer_pair pair;
+    struct pl_err err;
+    uint8_t *answer;
+    size_t length;
+
+    peer_pair_start(
+        &pair, PEER_UNIX,
+        &(struct peer_options){.server_token = "secret2", .client_token = "secret2"});
+    pl_fault_arm("rpc.token", 0);
+    peer_pair_open(&pair);
+    peer_end_wait(&pair.client, &pair.client.closed, 1, 5000);
+    ASSERT_EQ(pair.client.status, PLASMON_ENOMEM);
+    ASSERT_CONTAINS(pair.client.why, "the server is out of memory");
+    ASSERT_EQ(pair.accepted, 0);
+    ASSERT_EQ(pl_fault_disarm(), 1);
+    pl_fault_arm("rpc.token", 0);
+    ASSERT_STATUS(unary(&pair, "/test.Test/Unary", "hi", &answer, &length, &err),
+                  PLASMON_ENOMEM);
+    ASSERT_CONTAINS(err.text, "the server is out of memory");
+    ASSERT_EQ(pl_fault_disarm(), 1);
+    ASSERT_OK(unary(&pair, "/test.Test/Unary", "hi", &answer, &length, &err));
+    pl_free(answer);
+    peer_pair_stop(&pair);
+}
+
+TEST(a_channel_without_memory_is_a_status)
+{
+    struct rpc_channel_config config = {.target = "127.0.0.1:9,127.0.0.1:19",
+                                        .token  = "secret"};
+    struct rpc_channel *channel;
+    struct rpc_loop *loop;
+    unsigned nth;
+
+    rpc_init();
+    ASSERT_OK(rpc_loop_create(&loop));
+    for (nth = 0; nth < 20; nth++) {
+        plasmon_status_t status;
+
+        pl_fault_arm("alloc", nth);
+        status = rpc_channel_create(loop, &config, &channel);
+        if (pl_fault_disarm() == 0) {
+            ASSERT_OK(status);
+            rpc_channel_destroy(channel);
+            break;
+        }
+        ASSERT_STATUS(status, PLASMON_ENOMEM);
+    }
+    ASSERT_TRUE(nth >= 4 && nth < 20); /* the channel, its target twice, the token */
+    rpc_loop_destroy(loop);
+    rpc_finish();
 }
 
 /* ------------------------------------------------------------------ refusals and limits */
