@@ -380,6 +380,8 @@ plasmon_status_t head_machine_input(struct head_machine *machine,
     machine->figures.inputs++;
     machine->changed = input->type != HEAD_INPUT_FLUSH;
     status           = apply(machine, input, out, err);
+    /* It was not taken for want of memory; a head that replays it would take it. */
+    PL_CHECK(!machine->arena.out_of_memory);
     if (machine->some_ended) {
         head_machine_clients_reap(machine);
     }

@@ -40,7 +40,10 @@ static uint64_t digest_mix(uint64_t digest, uint64_t value)
     return digest ^ digest >> 32;
 }
 
-/* Numbered and kept. NULL: it acknowledges too little for that. */
+/*
+ * Numbered and kept. NULL: it acknowledges too little for that, and not that there is no memory: a
+ * head that replays the journal would decide otherwise.
+ */
 static const uint8_t *frame_keep(struct head_machine *machine, struct head_peer *peer,
                                  uint64_t credit, const uint8_t *body, size_t length,
                                  size_t *out_length)
@@ -48,13 +51,14 @@ static const uint8_t *frame_keep(struct head_machine *machine, struct head_peer 
     uint64_t seq = wire_link_next_seq(&peer->link);
     uint8_t header[HEADER_BYTES_MAX];
     size_t header_bytes = header_pack(machine, peer, seq, credit, header);
-    uint8_t *frame =
-        peer->overflown ? NULL : wire_link_keep(&peer->link, seq, header_bytes + length);
+    uint8_t *frame;
 
-    if (frame == NULL) {
+    if (peer->overflown || !wire_link_fits(&peer->link, header_bytes + length)) {
         peer->overflown = true;
         return NULL;
     }
+    frame = wire_link_keep(&peer->link, seq, header_bytes + length);
+    PL_CHECK(frame != NULL);
     memcpy(frame, header, header_bytes);
     if (length > 0) {
         memcpy(frame + header_bytes, body, length);

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 
 #define ARENA_BLOCK_BYTES_MIN ((size_t)64 << 10)
 /* reset gives back what a rare giant needed */
@@ -36,7 +37,7 @@ static plasmon_status_t arena_grow(struct wire_arena *arena, size_t bytes)
         block_bytes *= 2;
     }
 
-    block = pl_alloc_aligned(16, block_bytes);
+    block = pl_fault_point("wire.arena") ? NULL : pl_alloc_aligned(16, block_bytes);
     if (block == NULL) {
         return PLASMON_ENOMEM;
     }

@@ -59,6 +59,11 @@ uint64_t wire_link_next_seq(struct wire_link *link)
     return ++link->out_seq;
 }
 
+bool wire_link_fits(const struct wire_link *link, size_t length)
+{
+    return length <= link->kept_bytes_max - link->kept_bytes;
+}
+
 uint8_t *wire_link_keep(struct wire_link *link, uint64_t seq, size_t length)
 {
     struct wire_kept *kept;
@@ -66,11 +71,11 @@ uint8_t *wire_link_keep(struct wire_link *link, uint64_t seq, size_t length)
     assert(seq > link->out_acked && seq <= link->out_seq);
     assert(link->kept_last == NULL || link->kept_last->seq < seq);
 
-    if (length > link->kept_bytes_max - link->kept_bytes) {
+    if (!wire_link_fits(link, length)) {
         return NULL;
     }
 
-    kept = pl_alloc(sizeof(*kept) + length);
+    kept = pl_fault_point("wire.keep") ? NULL : pl_alloc(sizeof(*kept) + length);
     if (kept == NULL) {
         return NULL;
     }
@@ -90,7 +95,7 @@ uint8_t *wire_link_keep(struct wire_link *link, uint64_t seq, size_t length)
 plasmon_status_t wire_link_sent(struct wire_link *link, uint64_t seq, const uint8_t *bytes,
                                 size_t length)
 {
-    bool fits     = length <= link->kept_bytes_max - link->kept_bytes;
+    bool fits     = wire_link_fits(link, length);
     uint8_t *kept = wire_link_keep(link, seq, length);
 
     if (kept == NULL) {

@@ -260,6 +260,8 @@ uint64_t wire_link_next_seq(struct wire_link *link);
 plasmon_status_t
 wire_link_sent(struct wire_link *link, uint64_t seq, const uint8_t *bytes,
                size_t length) PL_MUST_CHECK; /* ELIMIT: too much unacknowledged */
+/* Not too much unacknowledged for one more of that length. */
+bool wire_link_fits(const struct wire_link *link, size_t length);
 /*
  * The same, but the caller fills the bytes in, before anything else happens to the link. NULL: too
  * much unacknowledged, or no memory.

@@ -1,9 +1,14 @@
 /* Records of a journal and checkpoints: there and back, and bytes that are neither. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/alloc.h"
+#include "base/fault.h"
 #include "head/checkpoint.h"
-#include "head/machine.h"
+#include "head/machine_int.h"
 #include "tests/harness/lone_machine.h"
 #include "tests/harness/test.h"
 
@@ -59,15 +64,17 @@ static uint64_t open_client(struct head_machine *machine, const char *label)
 }
 
 /* A frame of that session, with the next number. */
-static void define(struct head_machine *machine, uint64_t session, const char *name)
+static plasmon_status_t define_text(struct head_machine *machine, uint64_t session,
+                                    const char *name, const uint8_t *text, size_t length,
+                                    struct pl_err *err)
 {
     Plasmon__V1__ClientFrame frame         = PLASMON__V1__CLIENT_FRAME__INIT;
     Plasmon__V1__Header header             = PLASMON__V1__HEADER__INIT;
     Plasmon__V1__FunctionDefine function   = PLASMON__V1__FUNCTION_DEFINE__INIT;
     Plasmon__V1__FunctionDefine *defines[] = {&function};
-    uint8_t hash[WIRE_HASH_BYTES], bytes[1024];
+    uint8_t hash[WIRE_HASH_BYTES], *bytes = pl_alloc(length + 1024);
     struct head_input input = {.type = HEAD_INPUT_CLIENT_FRAME, .numbers = {session}};
-    struct pl_err err       = {0};
+    plasmon_status_t status;
 
     header.protocol      = WIRE_PROTOCOL;
     header.session       = session;
@@ -75,8 +82,8 @@ static void define(struct head_machine *machine, uint64_t session, const char *n
     function.id          = WIRE_FUNCTION_FIRST + 3;
     function.name        = (char *)(uintptr_t)name;
     function.signature   = (char *)(uintptr_t) "out: float32[n]";
-    function.c_text.data = (uint8_t *)(uintptr_t) "void f(void) {}";
-    function.c_text.len  = 15;
+    function.c_text.data = (uint8_t *)(uintptr_t)text;
+    function.c_text.len  = length;
     wire_function_hash(&function, hash);
     function.hash.data      = hash;
     function.hash.len       = sizeof(hash);
@@ -85,7 +92,17 @@ static void define(struct head_machine *machine, uint64_t session, const char *n
     frame.n_define          = 1;
     input.strings[0].bytes  = bytes;
     input.strings[0].length = plasmon__v1__client_frame__pack(&frame, bytes);
-    if (head_machine_input(machine, &input, NULL, &err) != PLASMON_OK) {
+    status                  = head_machine_input(machine, &input, NULL, err);
+    pl_free(bytes);
+    return status;
+}
+
+static void define(struct head_machine *machine, uint64_t session, const char *name)
+{
+    static const uint8_t text[] = "void f(void) {}";
+    struct pl_err err           = {0};
+
+    if (define_text(machine, session, name, text, sizeof(text) - 1, &err) != PLASMON_OK) {
         test_fail(__FILE__, __LINE__, "%s", err.text);
     }
 }
@@ -396,6 +413,48 @@ TEST(a_checkpoint_with_any_byte_changed_is_taken_or_refused)
     ASSERT_TRUE(refused > 0);
     pl_free(changed.data);
     pl_free(saved.data);
+    head_machine_destroy(machine);
+}
+
+/* -------------------------------------------------------------------------- out of memory */
+
+/* How a child ends that has one input, or one output, more, at the point where there is no memory. */
+static int end_at(const char *point, struct head_machine *machine, uint64_t session)
+{
+    static uint8_t text[100000]; /* more than an arena has from its first message on */
+    struct pl_err err = {0};
+    int status;
+    pid_t pid = fork();
+
+    ASSERT_TRUE(pid >= 0);
+    if (pid == 0) {
+        (void)signal(SIGABRT, SIG_DFL); /* past the sanitizers' handlers */
+        pl_log_set_sink(NULL, NULL);
+        memset(text, ' ', sizeof(text));
+        pl_fault_arm(point, 0);
+        (void)define_text(machine, session, "large", text, sizeof(text), &err);
+        head_machine_to_client(machine, session, text, 10);
+        _exit(pl_fault_disarm());
+    }
+    ASSERT_EQ(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+/*
+ * What it decides is in the journal as the inputs that it follows from, and those say nothing of
+ * memory: the next head would decide otherwise, and whoever it serves would have another past.
+ */
+TEST(a_head_decides_nothing_for_want_of_memory)
+{
+    struct head_machine *machine = machine_begin();
+    uint64_t session             = open_client(machine, "one");
+    int status;
+
+    ASSERT_EQ(end_at("none", machine, session), 0);
+    status = end_at("wire.arena", machine, session);
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    status = end_at("wire.keep", machine, session);
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
     head_machine_destroy(machine);
 }
 
