@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/fault.h"
 #include "base/log.h"
 
 #define NEVER_LAUNCHED                                                                  \
@@ -348,6 +349,7 @@ static plasmon_status_t call_note(struct plasmon_graph *graph, const struct subm
         call.label = pl_strdup(from->label);
     }
     if (place == NULL || call.shapes == NULL || call.scalars == NULL ||
+        pl_fault_point("client.graph_call") ||
         (from->label != NULL && call.label == NULL)) {
         call_free(&call);
         if (place != NULL) {
@@ -415,6 +417,7 @@ plasmon_status_t graph_record_locked(struct plasmon_graph *graph, struct submit 
     status = record(graph, submit);
     if (status != PLASMON_OK) {
         /* What is noted of it stays: the head heard nothing, so such a graph must not be launched. */
+        graph->torn = true;
         return error_set(status, "%s: %s: release the graph and record anew",
                          submit->call->function, pl_status_text(status));
     }
@@ -497,7 +500,7 @@ static plasmon_status_t end_locked(struct plasmon_client *client,
         struct graph_root *root = graph_root_at(graph, i);
         struct frame_arg *place;
 
-        if (!root->inside) {
+        if (!root->inside || root->root == NULL) { /* let go by an end that failed */
             continue;
         }
         if (root->root->handle_count == 1) {
@@ -505,7 +508,7 @@ static plasmon_status_t end_locked(struct plasmon_client *client,
             hold_drop(client, root);
             continue;
         }
-        place = pl_vec_push(&outputs);
+        place = pl_fault_point("client.graph_end") ? NULL : pl_vec_push(&outputs);
         if (place == NULL) {
             pl_vec_finish(&outputs);
             return PLASMON_ENOMEM;
@@ -558,6 +561,10 @@ plasmon_status_t plasmon_graph_end(struct plasmon_client *client,
         status = error_set(PLASMON_EGRAPH, "the graph %s",
                            graph->ended ? "is not being recorded"
                                         : "is being recorded by another thread");
+    } else if (status == PLASMON_OK && graph->torn) {
+        status =
+            error_set(PLASMON_EGRAPH,
+                      "a call could not be recorded: release the graph and record anew");
     } else if (status == PLASMON_OK && graph->calls.count == 0) {
         status = error_set(
             PLASMON_EGRAPH,

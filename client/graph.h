@@ -40,6 +40,7 @@ struct plasmon_graph {
     uint64_t id;
     pthread_t thread; /* who records */
     bool ended;
+    bool torn;             /* a call is noted in part, or not at all: it is only released */
     struct pl_vec calls;   /* struct graph_call */
     struct pl_vec roots;   /* struct graph_root */
     struct pl_map by_root; /* root's id -> index + 1, as a pointer */

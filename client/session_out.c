@@ -15,6 +15,7 @@
 #include "client/client_int.h"
 
 #define KEPT_WAIT (64u << 20) /* unacknowledged bytes: threads wait above this */
+#define NO_MEMORY "out of host memory while a frame was sent"
 
 static void hand_over_locked(struct session *session, uint64_t seq, uint8_t *buffer,
                              size_t length)
@@ -59,7 +60,7 @@ static void cut_locked(struct plasmon_client *client)
     session_header_locked(session, seq, &header);
     status = frame_pack(&session->frame, &header, rpc_buffer_create, &buffer, &length);
     if (status != PLASMON_OK) {
-        session_die_locked(client, status, "out of host memory while a frame was sent");
+        session_die_locked(client, status, NO_MEMORY);
         return;
     }
     frame_clear(&session->frame);
@@ -68,7 +69,9 @@ static void cut_locked(struct plasmon_client *client)
     if (status != PLASMON_OK) {
         rpc_buffer_destroy(buffer);
         session_die_locked(client, status,
-                           "too much is unacknowledged: the head does not keep up");
+                           status == PLASMON_ENOMEM
+                               ? NO_MEMORY
+                               : "too much is unacknowledged: the head does not keep up");
         return;
     }
     hand_over_locked(session, seq, buffer, length);

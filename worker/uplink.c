@@ -20,6 +20,7 @@
 #define KEPT_BYTES_FULL (UINT64_C(32) << 20)
 #define KEPT_BYTES_MAX  (UINT64_C(60) << 20)
 #define ROUTES_MAX      8u
+#define NO_MEMORY       "no memory for a frame"
 
 enum uplink_state {
     UPLINK_DOWN,     /* no stream; a new attempt at retry_ns, or when a descriptor comes */
@@ -72,8 +73,7 @@ static void frame_send(struct worker_uplink *uplink, const Plasmon__V1__WorkerFr
     plasmon_status_t status = PLASMON_OK;
 
     if (buffer == NULL) {
-        uplink->config.ops->lost(uplink->config.user, PLASMON_ENOMEM,
-                                 "no memory for a frame");
+        uplink->config.ops->lost(uplink->config.user, PLASMON_ENOMEM, NO_MEMORY);
         return;
     }
     (void)plasmon__v1__worker_frame__pack(frame, buffer); /* length is what it packs */
@@ -83,7 +83,9 @@ static void frame_send(struct worker_uplink *uplink, const Plasmon__V1__WorkerFr
     if (status != PLASMON_OK) {
         rpc_buffer_destroy(buffer);
         uplink->config.ops->lost(uplink->config.user, status,
-                                 "the head acknowledges nothing any more");
+                                 status == PLASMON_ENOMEM
+                                     ? NO_MEMORY
+                                     : "the head acknowledges nothing any more");
         return;
     }
     uplink->link.in_acked = frame->header->ack;

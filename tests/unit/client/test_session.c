@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "rpc/rpc.h"
 #include "tests/unit/client/calls.h"
 #include "tests/unit/client/fake_head.h"
@@ -43,6 +44,83 @@ TEST(a_single_task_goes_out_by_itself)
 
     (void)call_fill(client, NULL, NULL);
     fake_head_wait(head, seen_tasks, 1); /* nobody flushed or waited */
+    plasmon_finish(client);
+    fake_head_stop(head);
+}
+
+TEST(a_session_that_ends_for_want_of_memory_says_so)
+{
+    struct fake_head_config config = {.end_tasks = false};
+    struct fake_head *head         = fake_head_start(&config);
+    struct plasmon_client *client  = fake_head_client(head);
+
+    test_expect_log();
+    pl_fault_arm("wire.keep", 0);
+    (void)call_fill(client, NULL, NULL);
+    ASSERT_STATUS(plasmon_flush(client), PLASMON_ENOMEM);
+    ASSERT_CONTAINS(plasmon_error(client), "out of host memory");
+    ASSERT_EQ(pl_fault_disarm(), 1);
+    plasmon_finish(client);
+    fake_head_stop(head);
+}
+
+/* --------------------------------------------------------------- recordings without memory */
+
+static struct plasmon_graph *record_begin(struct plasmon_client *client)
+{
+    struct plasmon_graph *graph;
+
+    CALL_OK(plasmon_graph_begin(client, &graph));
+    return graph;
+}
+
+/* Half of it was noted, and the head has not heard of it: a launch would leave that call out. */
+TEST(a_recording_without_one_of_its_calls_does_not_end)
+{
+    struct fake_head_config config = {.end_tasks = true};
+    struct fake_head *head         = fake_head_start(&config);
+    struct plasmon_client *client  = fake_head_client(head);
+    struct plasmon_ref *y          = call_fill(client, NULL, NULL),
+                       *x          = call_fill(client, NULL, NULL);
+    struct plasmon_graph *graph    = record_begin(client);
+
+    CALL_OK(call_axpy(client, y, x, NULL));
+    pl_fault_arm("client.graph_call", 0);
+    ASSERT_STATUS(call_axpy(client, x, y, NULL), PLASMON_ENOMEM);
+    ASSERT_CONTAINS(plasmon_error(client), "record anew");
+    ASSERT_EQ(pl_fault_disarm(), 1);
+    ASSERT_STATUS(plasmon_graph_end(client, graph), PLASMON_EGRAPH);
+    ASSERT_CONTAINS(plasmon_error(client), "record anew");
+    ASSERT_STATUS(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, NULL),
+                  PLASMON_EGRAPH);
+    CALL_OK(plasmon_graph_release(client, graph));
+    graph = record_begin(client);
+    CALL_OK(call_axpy(client, y, x, NULL));
+    CALL_OK(plasmon_graph_end(client, graph));
+    CALL_OK(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, NULL));
+    plasmon_finish(client);
+    fake_head_stop(head);
+}
+
+TEST(an_end_of_a_recording_that_found_no_memory_can_be_tried_again)
+{
+    struct fake_head_config config = {.end_tasks = true};
+    struct fake_head *head         = fake_head_start(&config);
+    struct plasmon_client *client  = fake_head_client(head);
+    struct plasmon_ref *y          = call_fill(client, NULL, NULL);
+    struct plasmon_graph *graph    = record_begin(client);
+    struct plasmon_ref *temporary  = call_fill(client, NULL, NULL), *kept;
+
+    CALL_OK(call_axpy(client, y, temporary, NULL));
+    CALL_OK(plasmon_release(client, temporary));
+    kept = call_fill(client, NULL, NULL);
+    pl_fault_arm("client.graph_end", 0);
+    ASSERT_STATUS(plasmon_graph_end(client, graph), PLASMON_ENOMEM);
+    ASSERT_EQ(pl_fault_disarm(), 1);
+    CALL_OK(plasmon_graph_end(client, graph));
+    CALL_OK(plasmon_graph_launch(client, graph, NULL, 0, NULL, 0, NULL));
+    CALL_OK(plasmon_graph_release(client, graph));
+    CALL_OK(plasmon_release(client, kept));
     plasmon_finish(client);
     fake_head_stop(head);
 }
