@@ -58,6 +58,9 @@ static plasmon_status_t reopen(int fd, int flags, int *out_fd)
     char path[64];
     int copy;
 
+    if (pl_fault_point("fd.reopen")) {
+        return PLASMON_ELIMIT;
+    }
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     copy = open(path, flags | O_CLOEXEC);
     if (copy < 0) {

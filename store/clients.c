@@ -499,7 +499,7 @@ enum store_neighbour clients_look(const struct sockaddr_un *address)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
     if (fd < 0) {
-        return STORE_NEIGHBOUR_NONE;
+        return STORE_NEIGHBOUR_UNKNOWN;
     }
     if (connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0 ||
         errno == EAGAIN) {

@@ -538,6 +538,8 @@ int store_daemon_run(const struct store_options *options, const char *token,
     if (daemon_start(&daemon, &err) != PLASMON_OK) {
         pl_error("store", "%s", err.text);
         daemon_stop(&daemon, 1, "it could not start");
+    } else {
+        daemon.started = true;
     }
     daemon_loop(&daemon);
 

@@ -99,6 +99,7 @@ struct store_daemon {
     char marks_path[108];          /* "": there is none; handback_serve.c */
     struct store_adopted *adopted; /* device_count of them; NULL: a fresh host */
     bool follows;                  /* a store that died here */
+    bool started;                  /* all of it: what that one left is ours */
 
     int listen_fd; /* -1: embedded */
     int spare_fd;  /* given up for a caller when there is no other: clients.c */
@@ -185,8 +186,16 @@ void spares_end(struct store_worker *worker, int signal);
 plasmon_status_t clients_listen(struct store_daemon *daemon, struct pl_err *err);
 plasmon_status_t clients_add(struct store_daemon *daemon, int fd, pid_t pid,
                              struct pl_err *err); /* takes fd */
-/* Who listens at a socket of a store? DEAD: there is one, and nobody behind it. */
-enum store_neighbour { STORE_NEIGHBOUR_NONE, STORE_NEIGHBOUR_DEAD, STORE_NEIGHBOUR_ALIVE };
+/*
+ * Who listens at a socket of a store? DEAD: there is one, and nobody behind it. UNKNOWN: there is
+ * no descriptor to look with.
+ */
+enum store_neighbour {
+    STORE_NEIGHBOUR_NONE,
+    STORE_NEIGHBOUR_DEAD,
+    STORE_NEIGHBOUR_ALIVE,
+    STORE_NEIGHBOUR_UNKNOWN
+};
 struct sockaddr_un;
 enum store_neighbour clients_look(const struct sockaddr_un *address);
 /* The folder for sockets, made if it is not there. */

@@ -102,12 +102,16 @@ plasmon_status_t store_handback_message(struct store_handback *handback, uint32_
                           "device %u hands back a message of type %u, part %u", device,
                           message->type, message->part);
     }
-    item = handback->items.count < STORE_HANDBACK_ITEMS_MAX ? pl_vec_push(&handback->items)
-                                                            : NULL;
+    if (handback->items.count >= STORE_HANDBACK_ITEMS_MAX) {
+        pl_fd_close(&fd);
+        return pl_err_set(err, PLASMON_EMALFORMED,
+                          "device %u hands back more than %u things", device,
+                          STORE_HANDBACK_ITEMS_MAX);
+    }
+    item = pl_vec_push(&handback->items);
     if (item == NULL) {
         pl_fd_close(&fd);
-        return pl_err_set(err, PLASMON_ELIMIT, "device %u hands back more than %u things",
-                          device, STORE_HANDBACK_ITEMS_MAX);
+        return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
     }
     *item = (struct store_handback_item){.what = *message, .from = device, .fd = fd};
     return PLASMON_OK;
@@ -266,8 +270,11 @@ plasmon_status_t store_handback_build(struct store_handback *handback,
         status = build_items(handback, host, false, err);
     }
     if (status != PLASMON_OK) {
+        uint64_t buffer_bytes_max = host->buffer_bytes_max;
+
         store_host_finish(host);
         store_host_init(host);
+        host->buffer_bytes_max = buffer_bytes_max;
     }
     return status;
 }

@@ -13,6 +13,10 @@
  *
  * WHOSE TIME. It is theirs: while this process stands still (it is stopped, or gets no processor)
  * it hears nobody, and what they said meanwhile lies in their sockets.
+ *
+ * WHAT IS LACKING. No memory or no descriptor left: that is no reason to give up what the workers
+ * have, who have it still. The store ends and says what it lacks, and leaves workers, socket and
+ * marks to the one that is started next.
  */
 #include "store/daemon_int.h"
 
@@ -48,15 +52,25 @@ struct collection {
     int marks_fd; /* -1: there are none */
     struct store_handback handback;
     struct caller callers[CALLERS_MAX];
+    struct pl_err lacks; /* status OK: nothing so far */
 };
+
+/* Another time it may be there. */
+static bool is_lack(plasmon_status_t status)
+{
+    return status == PLASMON_ENOMEM || status == PLASMON_ELIMIT ||
+           status == PLASMON_EAGAIN || status == PLASMON_ENOSPC;
+}
 
 /* --------------------------------------------------------------------------- the socket */
 
 static plasmon_status_t socket_open(struct store_daemon *daemon,
                                     const struct sockaddr_un *address, struct pl_err *err)
 {
-    (void)unlink(address->sun_path); /* a dead store's */
     daemon->handback_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (daemon->handback_fd >= 0) {
+        (void)unlink(address->sun_path); /* a dead store's */
+    }
     if (daemon->handback_fd < 0 ||
         bind(daemon->handback_fd, (const struct sockaddr *)address, sizeof(*address)) !=
             0 ||
@@ -179,6 +193,11 @@ static void caller_accept(struct collection *collection)
     struct ucred peer;
     socklen_t length = sizeof(peer);
 
+    if (fd < 0 && is_lack(pl_status_from_errno(errno)) && errno != EAGAIN) {
+        (void)pl_err_set(&collection->lacks, pl_status_from_errno(errno),
+                         "who has it cannot be let in: %s", strerror(errno));
+        return;
+    }
     if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 ||
         peer.uid != geteuid()) {
         pl_fd_close(&fd);
@@ -247,6 +266,10 @@ static void caller_read(struct collection *collection, struct caller *caller)
             caller_drop(caller, NULL);
             return;
         }
+        if (is_lack(status)) {
+            collection->lacks = err;
+            return;
+        }
         if (status != PLASMON_OK) {
             caller_drop(caller, err.text);
             return;
@@ -304,7 +327,8 @@ static void collect(struct collection *collection)
     bool began        = false;
     bool alive        = true;
 
-    while (!store_handback_complete(&collection->handback) && now_ns < until_ns) {
+    while (!store_handback_complete(&collection->handback) && now_ns < until_ns &&
+           collection->lacks.status == PLASMON_OK) {
         uint64_t before_ns = now_ns;
         uint64_t look_ns   = now_ns + (alive ? LOOK_MS * UINT64_C(1000000) : 0);
 
@@ -335,6 +359,14 @@ static void callers_kill(struct collection *collection)
         }
         pl_fd_close(&pidfd);
         caller_drop(caller, NULL);
+    }
+}
+
+/* They have it still, and wait for the next store. */
+static void callers_leave(struct collection *collection)
+{
+    for (uint32_t i = 0; i < CALLERS_MAX; i++) {
+        caller_drop(&collection->callers[i], NULL);
     }
 }
 
@@ -384,13 +416,25 @@ static plasmon_status_t take_over(struct store_daemon *daemon, struct pl_err *er
     }
     pl_info("store", "the store of this node has died: waiting for its workers");
     collect(collection);
-    if (collection->handback.total > 0) {
+    if (collection->lacks.status != PLASMON_OK) {
+        *err   = collection->lacks;
+        status = err->status;
+    } else if (collection->handback.total > 0) {
         status = store_handback_build(&collection->handback, &daemon->host, err);
-        if (status == PLASMON_OK) {
-            status = callers_adopt(collection);
+        if (status == PLASMON_OK && callers_adopt(collection) != PLASMON_OK) {
+            status = pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
         }
     }
-    if (status == PLASMON_OK && collection->handback.total > 0) {
+    if (is_lack(status)) {
+        const struct pl_err lacks = *err;
+
+        (void)pl_err_set(err, status,
+                         "what the store before kept cannot be taken over: %s; its workers "
+                         "have it still, for as long as their --store-lease: start this "
+                         "store again",
+                         lacks.text);
+        callers_leave(collection);
+    } else if (status == PLASMON_OK && collection->handback.total > 0) {
         pl_info("store", "took over the memory of %u devices", daemon->host.device_count);
     } else if (status == PLASMON_OK) {
         pl_info("store", "there are none: what it kept is gone");
@@ -398,7 +442,9 @@ static plasmon_status_t take_over(struct store_daemon *daemon, struct pl_err *er
         pl_error("store", "what it kept cannot be taken over and is gone: %s", err->text);
         status = PLASMON_OK; /* as when nobody had come */
     }
-    callers_kill(collection);
+    if (status == PLASMON_OK) {
+        callers_kill(collection);
+    }
     pl_fd_close(&collection->marks_fd);
     store_handback_finish(&collection->handback);
     pl_free(collection);
@@ -438,6 +484,12 @@ plasmon_status_t handback_start(struct store_daemon *daemon, struct pl_err *err)
                           folder);
     }
     neighbour = clients_look(&address);
+    if (neighbour == STORE_NEIGHBOUR_UNKNOWN) {
+        return pl_err_set(
+            err, PLASMON_ELIMIT,
+            "cannot look for the store before this one: no descriptor is left: "
+            "raise the limit of open files (ulimit -n, LimitNOFILE=)");
+    }
     if (neighbour == STORE_NEIGHBOUR_ALIVE) {
         return PLASMON_OK; /* its workers are not ours; the head says what is to be done */
     }
@@ -461,7 +513,9 @@ void handback_finish(struct store_daemon *daemon)
     if (daemon->handback_fd >= 0) {
         daemon_unwatch(daemon, &daemon->handback);
         pl_fd_close(&daemon->handback_fd);
-        (void)unlink(daemon->handback_path);
+    }
+    if (daemon->handback_path[0] != '\0' && (daemon->started || !daemon->follows)) {
+        (void)unlink(daemon->handback_path); /* else the next one is to find it */
         if (daemon->marks_path[0] != '\0') {
             (void)unlink(daemon->marks_path);
         }

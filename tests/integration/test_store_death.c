@@ -82,6 +82,48 @@ static void expect_mapped(const struct plasmon_mapping *mapping, int64_t count, 
     }
 }
 
+/*
+ * At each of these a store that takes over lacks a descriptor, once. It ends and says so; the one
+ * after it finds the same workers with all that they have.
+ */
+static void expect_next_takes_over(const char *fault)
+{
+    struct plasmon_client *client;
+    struct plasmon_ref *made[DEVICES];
+    pid_t store, workers[DEVICES];
+
+    test_expect_log();
+    head_start();
+    store  = store_start("60000");
+    client = started_join_knowing(head_target, DEVICES);
+    for (int i = 0; i < DEVICES; i++) {
+        made[i]    = cluster_put(client, COUNT, (float)(i + 1), i);
+        workers[i] = cluster_find("plasmon-worker", i);
+    }
+    CLUSTER_OK(plasmon_wait(client, made, DEVICES, DEVICES, CLUSTER_WAIT_MS, NULL, NULL));
+    store_kill(store);
+    ASSERT_EQ(setenv("PLASMON_FAULT", fault, 1), 0);
+    store = store_start_at(head_target, "lacking.log", "60000");
+    ASSERT_EQ(unsetenv("PLASMON_FAULT"), 0);
+    ASSERT_EQ(started_wait(store), 1);
+    (void)started_wait_log("lacking.log", NULL, "a limit was reached");
+    (void)started_wait_log("lacking.log", NULL, "start this store again");
+    store = store_start_at(head_target, "next.log", "60000");
+    (void)started_wait_log("next.log", NULL, "took over the memory of 3 devices");
+    for (int i = 0; i < DEVICES; i++) {
+        cluster_expect_ramp(client, made[i], COUNT, (float)(i + 1), 1);
+        ASSERT_EQ(cluster_find("plasmon-worker", i), workers[i]);
+    }
+    plasmon_finish(client);
+    ASSERT_EQ(kill(store, SIGTERM), 0);
+    ASSERT_EQ(started_wait(store), 0);
+}
+
+TEST(a_store_that_lacks_a_descriptor_to_take_over_leaves_it_to_the_next)
+{
+    expect_next_takes_over("store/fd.reopen:1");
+}
+
 /* Nobody tells a program that there is a store again: when it looked a moment ago, it looks in a moment. */
 static struct plasmon_mapping *map_at_last(struct plasmon_client *client,
                                            struct plasmon_ref *ref)

@@ -240,6 +240,7 @@ TEST(a_host_is_built_or_not_whichever_allocation_fails)
         old_host();
         hand_back(0, -1);
         hand_back(1, -1);
+        new.buffer_bytes_max = 12345;
         pl_fault_arm("alloc", nth);
         status = store_handback_build(&handback, &new, &err);
         fired  = pl_fault_disarm() != 0;
@@ -249,6 +250,8 @@ TEST(a_host_is_built_or_not_whichever_allocation_fails)
             ASSERT_STATUS(status, PLASMON_ENOMEM);
             ASSERT_TRUE(fired && err.text[0] != '\0');
             ASSERT_EQ(new.device_count, 0);
+            /* what is begun anew on the same host has this limit still */
+            ASSERT_EQ(new.buffer_bytes_max, 12345);
         }
         finish();
         ASSERT_EQ(open_files(), before);
