@@ -28,7 +28,7 @@ bool pl_boot_id(char out[PL_BOOT_ID_BYTES])
     return length > 0;
 }
 
-const char *pl_host_id(char out[PL_HOST_ID_BYTES])
+plasmon_status_t pl_host_id(char out[PL_HOST_ID_BYTES])
 {
     char boot_id[PL_BOOT_ID_BYTES];
     char link[64] = "";
@@ -36,15 +36,19 @@ const char *pl_host_id(char out[PL_HOST_ID_BYTES])
     ssize_t length = readlink("/proc/self/ns/pid", link, sizeof(link) - 1);
     unsigned long space;
 
+    errno = 0;
     if (!pl_boot_id(boot_id) || length <= 0 || sscanf(link, "pid:[%lu]", &space) != 1) {
         char name[64] = "";
 
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+            return pl_status_from_errno(errno); /* it has an id, by which it is known */
+        }
         (void)gethostname(name, sizeof(name) - 1);
         (void)snprintf(out, PL_HOST_ID_BYTES, "unknown:%.63s", name);
-        return out;
+        return PLASMON_OK;
     }
     (void)snprintf(out, PL_HOST_ID_BYTES, "%s:%lu", boot_id, space);
-    return out;
+    return PLASMON_OK;
 }
 
 /* NULL: it can be used. */

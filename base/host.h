@@ -18,9 +18,9 @@ bool pl_boot_id(char out[PL_BOOT_ID_BYTES]);
 
 /*
  * The kernel's boot id and the pid namespace: "3f1c..-..:4026531836". "unknown:<host name>" when
- * /proc does not tell.
+ * /proc does not tell. ELIMIT, ENOMEM: there is nothing left to look with.
  */
-const char *pl_host_id(char out[PL_HOST_ID_BYTES]);
+plasmon_status_t pl_host_id(char out[PL_HOST_ID_BYTES]) PL_MUST_CHECK;
 
 /* Who listens at "unix:/path" or "host:port" is reached from this machine only. */
 bool pl_address_is_local(const char *address);

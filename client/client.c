@@ -514,7 +514,10 @@ static plasmon_status_t prepare(struct plasmon_client *client)
     client->fork_count = atomic_load(&fork_count);
     client->ready_fd   = -1;
     client->devices    = PL_VEC_INIT(struct client_device);
-    (void)pl_host_id(client->host);
+    status             = pl_host_id(client->host);
+    if (status != PLASMON_OK) {
+        return status;
+    }
     embedded_init(&client->embedded);
     refs_init(&client->refs, atomic_fetch_add(&tag_next, 1));
 

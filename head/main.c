@@ -571,8 +571,11 @@ static plasmon_status_t journal_take(struct settings *settings, struct pl_err *e
 
     /* In containers heads of several hosts are process 1, and hosts may have one name. */
     (void)gethostname(host, sizeof(host) - 1);
-    (void)snprintf(owner, sizeof(owner), "%s, process %d of %s", host, (int)getpid(),
-                   pl_host_id(id));
+    status = pl_host_id(id);
+    if (status != PLASMON_OK) {
+        return pl_err_set(err, status, "which host this is: %s", pl_status_text(status));
+    }
+    (void)snprintf(owner, sizeof(owner), "%s, process %d of %s", host, (int)getpid(), id);
     settings->journal.owner    = owner;
     settings->journal.password = settings->password;
     status = head_journal_open(&settings->journal, &settings->config.journal, err);

@@ -479,6 +479,10 @@ static plasmon_status_t daemon_start(struct store_daemon *daemon, struct pl_err 
     }
     if (status == PLASMON_OK && !daemon->options->embedded) {
         status = clients_adopt(daemon);
+        if (status != PLASMON_OK) {
+            (void)pl_err_set(err, status, "clients of the store before: %s",
+                             pl_status_text(status));
+        }
     }
     if (status == PLASMON_OK && !daemon->options->embedded) {
         status = clients_listen(daemon, err);

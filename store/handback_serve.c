@@ -430,8 +430,8 @@ static plasmon_status_t take_over(struct store_daemon *daemon, struct pl_err *er
 
         (void)pl_err_set(err, status,
                          "what the store before kept cannot be taken over: %s; its workers "
-                         "have it still, for as long as their --store-lease: start this "
-                         "store again",
+                         "have it still, for as long as their --store-lease: give it more "
+                         "(ulimit -n, LimitNOFILE=, memory), and start this store again",
                          lacks.text);
         callers_leave(collection);
     } else if (status == PLASMON_OK && collection->handback.total > 0) {

@@ -570,8 +570,10 @@ plasmon_status_t store_node_create(const struct store_options *options, const ch
     node->pause_ns = PAUSE_MIN_NS;
     node->downs_in = PL_VEC_INIT(struct store_uplink_down);
     node->events   = PL_VEC_INIT(struct posted_event);
-    (void)pl_host_id(node->host_id);
-
+    status         = pl_host_id(node->host_id);
+    if (status != PLASMON_OK) {
+        goto err_free;
+    }
     node->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (node->event_fd < 0) {
         status = pl_status_from_errno(errno);

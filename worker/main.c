@@ -242,6 +242,11 @@ static plasmon_status_t hello_fill(struct worker_daemon *daemon)
 {
     const struct device_info *info  = device_get_info(daemon->device);
     Plasmon__V1__WorkerHello *hello = &daemon->hello;
+    plasmon_status_t status         = pl_host_id(daemon->host_id);
+
+    if (status != PLASMON_OK) {
+        return status;
+    }
 
     hello->unfinished = ranges_say(&daemon->unfinished, &hello->n_unfinished);
     hello->untouched  = ranges_say(&daemon->untouched, &hello->n_untouched);
@@ -249,7 +254,7 @@ static plasmon_status_t hello_fill(struct worker_daemon *daemon)
         held_fill(daemon, hello) != PLASMON_OK) {
         return PLASMON_ENOMEM; /* the process ends */
     }
-    hello->host         = (char *)(uintptr_t)pl_host_id(daemon->host_id);
+    hello->host         = daemon->host_id;
     hello->node         = (char *)(uintptr_t)daemon->options.node;
     hello->host_device  = daemon->shared.host_device;
     hello->kind         = (uint32_t)info->kind;

@@ -107,7 +107,7 @@ static void expect_next_takes_over(const char *fault)
     ASSERT_EQ(unsetenv("PLASMON_FAULT"), 0);
     ASSERT_EQ(started_wait(store), 1);
     (void)started_wait_log("lacking.log", NULL, "a limit was reached");
-    (void)started_wait_log("lacking.log", NULL, "start this store again");
+    (void)started_wait_log("lacking.log", NULL, "and start this store again");
     store = store_start_at(head_target, "next.log", "60000");
     (void)started_wait_log("next.log", NULL, "took over the memory of 3 devices");
     for (int i = 0; i < DEVICES; i++) {

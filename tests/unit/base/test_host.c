@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@ TEST(the_host_id_is_the_boot_id_and_the_pid_namespace)
     ASSERT_NOT_NULL(file);
     ASSERT_EQ(fscanf(file, "%63s", boot_id), 1);
     (void)fclose(file);
-    ASSERT_TRUE(pl_host_id(id) == id);
+    ASSERT_OK(pl_host_id(id));
     ASSERT_EQ(strncmp(id, boot_id, strlen(boot_id)), 0);
     ASSERT_EQ(id[strlen(boot_id)], ':');
 
@@ -37,14 +38,32 @@ TEST(processes_of_one_host_agree)
     ASSERT_TRUE(pid >= 0);
     if (pid == 0) {
         memset(id, 0, sizeof(id));
-        pl_host_id(id);
+        ASSERT_OK(pl_host_id(id));
         _exit(write(ends[1], id, sizeof(id)) != (ssize_t)sizeof(id));
     }
     ASSERT_EQ(read(ends[0], childs, sizeof(childs)), sizeof(childs));
     ASSERT_EQ(waitpid(pid, NULL, 0), pid);
-    ASSERT_STR(pl_host_id(id), childs);
+    ASSERT_OK(pl_host_id(id));
+    ASSERT_STR(id, childs);
     (void)close(ends[0]);
     (void)close(ends[1]);
+}
+
+/* With another id it would be another host, and what the head knows of this one would be given up. */
+TEST(who_has_no_descriptor_left_has_no_other_id)
+{
+    struct rlimit before, none;
+    char id[PL_HOST_ID_BYTES];
+    plasmon_status_t status;
+
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none          = before;
+    none.rlim_cur = 0;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    status = pl_host_id(id);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    ASSERT_STATUS(status, PLASMON_ELIMIT);
+    ASSERT_OK(pl_host_id(id));
 }
 
 static const char *runtime_folder(const char *runtime)

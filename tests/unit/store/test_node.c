@@ -300,7 +300,8 @@ TEST(hello_says_who_we_are_and_beats_follow)
     head_start(5);
     ASSERT_OK(uplink.start(uplink.user, "mynode", "/run/sock", 3, MEMORY, &session_kept));
     head_wait(&head.hellos, 1);
-    ASSERT_STR(head.host, pl_host_id(host));
+    ASSERT_OK(pl_host_id(host));
+    ASSERT_STR(head.host, host);
     ASSERT_STR(head.node, "mynode");
     ASSERT_STR(head.socket, "/run/sock");
     ASSERT_STR(head.token, "secret");
