@@ -18,8 +18,11 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/thread.h"
 
 #define TICK_MS 20
+#define FILES_LIMIT \
+    "no descriptor is left: raise the limit of open files (ulimit -n, LimitNOFILE=)"
 
 /* ---------------------------------------------------------------------------- fork, log */
 
@@ -432,10 +435,7 @@ static plasmon_status_t make_loop(struct plasmon_client *client)
 
     if (status != PLASMON_OK) {
         return error_set(status, "cannot make the library's thread: %s",
-                         status == PLASMON_ELIMIT
-                             ? "no descriptor is left: raise the limit of open files "
-                               "(ulimit -n, LimitNOFILE=)"
-                             : pl_status_text(status));
+                         status == PLASMON_ELIMIT ? FILES_LIMIT : pl_status_text(status));
     }
     rpc_loop_set_tick(client->loop, TICK_MS, session_tick, client);
     rpc_loop_set_many(client->loop, session_many, client);
@@ -443,7 +443,8 @@ static plasmon_status_t make_loop(struct plasmon_client *client)
     status = rpc_loop_start(client->loop, "plasmon");
     if (status != PLASMON_OK) {
         return error_set(status, "cannot start the library's thread: %s",
-                         pl_status_text(status));
+                         status == PLASMON_ELIMIT ? PL_THREAD_NONE_LEFT
+                                                  : pl_status_text(status));
     }
     return PLASMON_OK;
 }
@@ -671,7 +672,9 @@ static plasmon_status_t client_create(const struct plasmon_options *user_options
     if (status == PLASMON_OK) {
         status = prepare(client);
         if (status != PLASMON_OK) {
-            (void)error_set(status, "cannot make a client: %s", pl_status_text(status));
+            (void)error_set(status, "cannot make a client: %s",
+                            status == PLASMON_ELIMIT ? FILES_LIMIT
+                                                     : pl_status_text(status));
         }
     }
     if (status != PLASMON_OK) {

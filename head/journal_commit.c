@@ -27,6 +27,8 @@
  */
 #include "head/journal_int.h"
 
+#include "base/thread.h"
+
 enum {
     BACKOFF_MS_MAX   = 1000,
     CALL_BATCHES_MAX = 256,
@@ -281,7 +283,7 @@ plasmon_status_t head_journal_start(struct head_journal *journal,
     journal->ops       = *ops;
     journal->user_data = user;
     if (pthread_create(&journal->thread, NULL, work, journal) != 0) {
-        return pl_err_set(err, PLASMON_ENOMEM, "cannot start a thread");
+        return pl_err_set(err, PLASMON_ENOMEM, PL_THREAD_NONE_LEFT);
     }
     journal->started = true;
     return PLASMON_OK;

@@ -22,6 +22,7 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "head/metrics.h"
 #include "head/namespaces.h"
 #include "head/run.h"
@@ -742,7 +743,7 @@ static int run(struct settings *settings)
                 head_metrics_port(settings->config.metrics));
     }
     if (pthread_create(&watcher, NULL, watch, &runner) != 0) {
-        fprintf(stderr, "plasmon-head: cannot start a thread\n");
+        fprintf(stderr, "plasmon-head: " PL_THREAD_NONE_LEFT "\n");
         return 1;
     }
     rpc_loop_run(runner.loop);

@@ -23,7 +23,9 @@
 #include "rpc/rpc_int.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -424,8 +426,9 @@ plasmon_status_t rpc_loop_start(struct rpc_loop *loop, const char *thread_name)
     (void)snprintf(loop->thread_name, sizeof(loop->thread_name), "%s", thread_name);
     error = pl_thread_start(&loop->thread, loop_main, loop);
     if (error != 0) {
-        pl_error("rpc", "cannot start the thread %s: error %d", thread_name, error);
-        return PLASMON_ENOMEM;
+        pl_error("rpc", "cannot start the thread %s: %s", thread_name,
+                 error == EAGAIN ? PL_THREAD_NONE_LEFT : strerror(error));
+        return error == EAGAIN ? PLASMON_ELIMIT : pl_status_from_errno(error);
     }
     loop->started = true;
     return PLASMON_OK;

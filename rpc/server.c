@@ -21,6 +21,7 @@
 #include "base/alloc.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #define SERVER_SLOTS       16u
 #define SERVER_PATIENCE_MS 1000u
@@ -395,7 +396,9 @@ static plasmon_status_t server_receive(struct rpc_server *server, struct pl_err 
     status = rpc_room_open(server->handshake_ms,
                            (unsigned)pl_min_u64(connections / 4 + 1, RPC_STRANGERS_MAX));
     if (status != PLASMON_OK) {
-        return pl_err_set(err, status, "no thread for those who do not say who they are");
+        return pl_err_set(err, status, "for those who do not say who they are: %s",
+                          status == PLASMON_EAGAIN ? PL_THREAD_NONE_LEFT
+                                                   : pl_status_text(status));
     }
     server->receives = true;
     return PLASMON_OK;

@@ -27,6 +27,7 @@
 #include "base/fd.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #define CHUNK_SMALL_BYTES (UINT64_C(64) << 20)
 #define CHUNK_LARGE_BYTES (UINT64_C(1) << 30)
@@ -535,7 +536,8 @@ plasmon_status_t worker_memory_create(struct device *device, struct worker_share
         goto err_finish_lock;
     }
     if (pthread_create(&memory->mapper, NULL, mapper_run, memory) != 0) {
-        status = pl_err_set(err, PLASMON_EAGAIN, "no thread to map peers' memory");
+        status =
+            pl_err_set(err, PLASMON_EAGAIN, "to map peers' memory: " PL_THREAD_NONE_LEFT);
         goto err_finish_cond;
     }
     *out_memory = memory;

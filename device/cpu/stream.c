@@ -15,6 +15,7 @@
 #include "device/cpu/ops.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "base/thread.h"
 
 #include <errno.h>
@@ -56,7 +57,9 @@ static plasmon_status_t stream_start(struct device_cpu_stream *stream, unsigned 
     char name[16];
 
     if (error != 0) {
-        return error == EAGAIN ? PLASMON_ENOMEM : pl_status_from_errno(error);
+        pl_error("device", "a stream: %s",
+                 error == EAGAIN ? PL_THREAD_NONE_LEFT : strerror(error));
+        return error == EAGAIN ? PLASMON_ELIMIT : pl_status_from_errno(error);
     }
     (void)snprintf(name, sizeof(name), "cpu%u-s%u", stream->base.device->info.ordinal,
                    number % 10000);

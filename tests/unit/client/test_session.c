@@ -48,6 +48,22 @@ TEST(a_single_task_goes_out_by_itself)
     fake_head_stop(head);
 }
 
+TEST(who_cannot_have_a_thread_is_told_what_limits_them)
+{
+    struct fake_head_config config = {.end_tasks = false};
+    struct fake_head *head         = fake_head_start(&config);
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
+
+    test_expect_log();
+    options.address = fake_head_address(head);
+    pl_fault_arm("thread.start", 0);
+    ASSERT_STATUS(plasmon_init(&options, &client), PLASMON_ELIMIT);
+    ASSERT_CONTAINS(plasmon_error(NULL), "ulimit -u");
+    ASSERT_EQ(pl_fault_disarm(), 1);
+    fake_head_stop(head);
+}
+
 TEST(a_session_that_ends_for_want_of_memory_says_so)
 {
     struct fake_head_config config = {.end_tasks = false};
