@@ -465,20 +465,26 @@ static bool dir_has_room(const struct store_spill_dir *dir, uint64_t bytes)
            dir->bytes_max - pl_min_u64(dir->bytes_used, dir->bytes_max);
 }
 
+static plasmon_status_t dir_fault(const struct store_spill_dir *dir, struct pl_err *err)
+{
+    bool no_room = dir->error == ENOSPC || dir->error == EDQUOT;
+
+    return pl_err_set(err, no_room ? PLASMON_ELIMIT : PLASMON_EIO,
+                      "spill directory %s: %s; %s start plasmon-store with another "
+                      "--spill-dir",
+                      dir->path, strerror(dir->error),
+                      no_room ? "free space there, or" : "look at its disk, or");
+}
+
 /* Said once, until it is written again. */
 static plasmon_status_t dir_failed(struct store_spill_files *files,
                                    struct store_spill_dir *dir, bool was_full, int error,
                                    struct pl_err *err)
 {
-    bool no_room = error == ENOSPC || error == EDQUOT;
-
     dir->full     = true;
+    dir->error    = error;
     dir->again_ns = pl_now_ns() + files->again_after_ns;
-    (void)pl_err_set(err, no_room ? PLASMON_ELIMIT : PLASMON_EIO,
-                     "spill directory %s: %s; %s start plasmon-store with another "
-                     "--spill-dir",
-                     dir->path, strerror(error),
-                     no_room ? "free space there, or" : "look at its disk, or");
+    (void)dir_fault(dir, err);
     if (!was_full) {
         pl_warn("store", "%s", err->text);
     }
@@ -499,7 +505,11 @@ plasmon_status_t store_spill_files_write(struct store_spill_files *files, uint64
         bool was_full               = dir->full;
         int error;
 
-        if (!dir_has_room(dir, bytes) || (was_full && pl_now_ns() < dir->again_ns)) {
+        if (!dir_has_room(dir, bytes)) {
+            continue;
+        }
+        if (was_full && pl_now_ns() < dir->again_ns) {
+            status = dir_fault(dir, err); /* it is that still, and no limit of ours */
             continue;
         }
         error = write_into(files, files->order[i], number, data, bytes);

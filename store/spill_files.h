@@ -31,6 +31,7 @@ struct store_spill_dir {
     uint64_t bytes_used;
     bool full;              /* said that there is no room, or cannot be written .. */
     uint64_t again_ns;      /* .. and is not asked again before */
+    int error;              /* .. for this */
     int fd;                 /* its file; -1: there is none here, as in the index */
     struct pl_list extents; /* of struct spill_file, by offset */
 };

@@ -212,6 +212,9 @@ TEST(a_disk_that_was_full_is_tried_again_after_a_while)
     ASSERT_TRUE(pl_fault_disarm());
     ASSERT_TRUE(files.dirs[0].again_ns > pl_now_ns());
     ASSERT_STATUS(store_spill_files_write(&files, 1, data, BYTES, &err), PLASMON_ELIMIT);
+    ASSERT_CONTAINS(err.text,
+                    path); /* which is what lacks room, and no --spill-dir limit */
+    ASSERT_CONTAINS(err.text, "No space left on device");
     files.dirs[0].again_ns = 0; /* it was a while ago */
     ASSERT_OK(store_spill_files_write(&files, 1, data, BYTES, &err));
     ASSERT_OK(store_spill_files_write(&files, 2, data, BYTES, &err));
