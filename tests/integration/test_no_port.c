@@ -78,6 +78,28 @@ static pid_t start(uint16_t port)
     return start_store("store.log");
 }
 
+/*
+ * A store with that port alone, which *io_taken held and holds again, and whose worker is dead; the
+ * client has an array there.
+ */
+static pid_t begin(int *io_taken, uint16_t *io_port, struct plasmon_client **out_client,
+                   struct plasmon_ref **out_ref)
+{
+    pid_t store;
+
+    pl_fd_close(io_taken);
+    /* The next one hangs before it wants the port, so that we can have it before the one after that. */
+    ASSERT_EQ(setenv("PLASMON_FAULT", "worker0.2/worker.start.set-up=hang", 1), 0);
+    store = start(*io_port);
+    ASSERT_EQ(unsetenv("PLASMON_FAULT"), 0);
+    *out_client = started_join_knowing(target, 1);
+    *out_ref    = cluster_fill(*out_client, COUNT, 7, 0);
+    cluster_expect_all(*out_client, *out_ref, COUNT, 7);
+    cluster_kill(cluster_worker(*out_client, 0));
+    *io_taken = wait_for_port(io_port);
+    return store;
+}
+
 TEST(a_worker_that_follows_another_waits_for_a_port_and_nothing_is_lost)
 {
     uint16_t port      = 0;
@@ -89,17 +111,7 @@ TEST(a_worker_that_follows_another_waits_for_a_port_and_nothing_is_lost)
     const char *after;
     pid_t store;
 
-    pl_fd_close(&taken);
-    /* The next one hangs before it wants the port, so that we can have it before the one after that. */
-    ASSERT_EQ(setenv("PLASMON_FAULT", "worker0.2/worker.start.set-up=hang", 1), 0);
-    store = start(port);
-    ASSERT_EQ(unsetenv("PLASMON_FAULT"), 0);
-    client = started_join_knowing(target, 1);
-    ref    = cluster_fill(client, COUNT, 7, 0);
-    cluster_expect_all(client, ref, COUNT, 7);
-
-    cluster_kill(cluster_worker(client, 0));
-    taken = wait_for_port(&port);
+    store = begin(&taken, &port, &client, &ref);
     (void)started_wait_log("store.log", &from, "so its worker waits and tries again");
     /* Not to wait for something: for longer than a start may come no further. */
     (void)poll(NULL, 0, HELD_MS);
@@ -123,15 +135,7 @@ TEST(a_worker_that_waits_for_a_port_hands_back_to_another_store)
     struct plasmon_ref *ref;
     pid_t store;
 
-    pl_fd_close(&taken);
-    ASSERT_EQ(setenv("PLASMON_FAULT", "worker0.2/worker.start.set-up=hang", 1), 0);
-    store = start(port);
-    ASSERT_EQ(unsetenv("PLASMON_FAULT"), 0);
-    client = started_join_knowing(target, 1);
-    ref    = cluster_fill(client, COUNT, 7, 0);
-    cluster_expect_all(client, ref, COUNT, 7);
-    cluster_kill(cluster_worker(client, 0));
-    taken = wait_for_port(&port);
+    store = begin(&taken, &port, &client, &ref);
     (void)started_wait_log("store.log", NULL, "so its worker waits and tries again");
     ASSERT_EQ(kill(store, SIGKILL), 0);
     ASSERT_EQ(started_wait(store), 128 + SIGKILL);

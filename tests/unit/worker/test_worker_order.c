@@ -1144,6 +1144,18 @@ static void order_take(struct fake *fake, uint64_t epoch, Plasmon__V1__PairState
     worker_core_advance(fake->core);
 }
 
+/* By launch 1, which is left in *out_launch. */
+static void pair_open(struct fake *fake, struct fake_launch *out_launch,
+                      const struct worker_pair_key *key)
+{
+    fake_launch_init(out_launch, 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
+    out_launch->message.peer = key->peer;
+    out_launch->message.pair = 1;
+    ASSERT_OK(fake_send(fake, out_launch));
+    worker_core_pair_opened(fake->core, key, PLASMON_OK, NULL, 1);
+    worker_core_advance(fake->core);
+}
+
 /* It has no function that could be compiled: it is opened when nothing is on the device. */
 TEST(of_a_communicator_that_is_to_be_opened_it_is_said_what_it_waits_for)
 {
@@ -1153,12 +1165,7 @@ TEST(of_a_communicator_that_is_to_be_opened_it_is_said_what_it_waits_for)
     struct fake_launch launch;
     struct wire_arena arena;
 
-    fake_launch_init(&launch, 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
-    launch.message.peer = FAKE_BASE;
-    launch.message.pair = 1;
-    ASSERT_OK(fake_send(fake, &launch));
-    worker_core_pair_opened(fake->core, &key, PLASMON_OK, NULL, 1);
-    worker_core_advance(fake->core);
+    pair_open(fake, &launch, &key);
     order_take(fake, 1, PLASMON__V1__PAIR_STATE__PAIR_STAGED);
     fake_fill(fake, 2, 3, 4);                 /* under way */
     worker_core_pair_ended(fake->core, &key); /* what is left of it is to be freed first */
@@ -1181,12 +1188,7 @@ TEST(of_a_communicator_that_is_being_closed_it_is_heard_that_its_other_side_is_g
     struct fake *fake                = fake_create();
     struct fake_launch launch;
 
-    fake_launch_init(&launch, 1, PLASMON__V1__LAUNCH_KIND__LAUNCH_OPEN);
-    launch.message.peer = FAKE_BASE;
-    launch.message.pair = 1;
-    ASSERT_OK(fake_send(fake, &launch));
-    worker_core_pair_opened(fake->core, &key, PLASMON_OK, NULL, 1);
-    worker_core_advance(fake->core);
+    pair_open(fake, &launch, &key);
     launch.message.seq  = 2;
     launch.message.kind = PLASMON__V1__LAUNCH_KIND__LAUNCH_CLOSE;
     ASSERT_OK(fake_send(fake, &launch));
