@@ -60,9 +60,13 @@ enum kernel_runs {
 };
 uint32_t kernel_code_runs(enum device_kind kind, const struct kernel_code_policy *policy);
 
-/* Which file a function of a library is in, by all that tells it from others; 0: of none, or it is not there. */
+/*
+ * Which code of a library runs when this function is made: what opening its file runs, which is one
+ * for all functions of that file, or (prepares) its SYMBOL_prepare. A file is told from others by
+ * all that can be seen of it. 0: it is of none, or that is not there.
+ */
 uint64_t kernel_code_library_key(const struct kernel_definition *definition,
-                                 const struct kernel_code_policy *policy);
+                                 const struct kernel_code_policy *policy, bool prepares);
 
 /*
  * ECOMPILE (the compiler's words are in `log`), EPERM (not allowed here), ENOTSUP (no variant for

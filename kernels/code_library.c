@@ -54,8 +54,10 @@ static void key_add(uint64_t *io_key, const void *data, size_t bytes)
 }
 
 uint64_t kernel_code_library_key(const struct kernel_definition *definition,
-                                 const struct kernel_code_policy *policy)
+                                 const struct kernel_code_policy *policy, bool prepares)
 {
+    const char *symbol =
+        code_has(definition->symbol) ? definition->symbol : definition->name;
     uint64_t key = 0xcbf29ce484222325ull;
     char path[PATH_MAX];
     struct pl_err err;
@@ -66,7 +68,9 @@ uint64_t kernel_code_library_key(const struct kernel_definition *definition,
         stat(path, &file) != 0) {
         return 0;
     }
-    key_add(&key, definition->name, strlen(definition->name) + 1);
+    if (prepares) {
+        key_add(&key, symbol, strlen(symbol) + 1);
+    }
     key_add(&key, path, strlen(path));
     key_add(&key, &file.st_dev, sizeof(file.st_dev));
     key_add(&key, &file.st_ino, sizeof(file.st_ino));

@@ -136,23 +136,82 @@ static void job_fail(struct worker_function *function, const struct pl_err *err,
     pl_str_finish(&text);
 }
 
-static void job_build(struct worker_functions *functions, struct worker_function *function)
+/*
+ * Code of a library is to run, and may end this process: that is noted, and not tried for ever.
+ * false: it has failed.
+ */
+static bool library_enter(struct worker_functions *functions,
+                          struct worker_function *function, uint32_t thread, bool prepares)
+{
+    const struct kernel_definition *definition = &function->definition;
+    uint64_t library = kernel_code_library_key(definition, &functions->policy, prepares);
+    uint64_t deaths  = worker_suspects_deaths(functions->suspects, library);
+    struct pl_err err;
+
+    if (deaths < WORKER_SUSPECT_DEATHS) {
+        worker_suspects_note(functions->suspects, thread, library);
+        return true;
+    }
+    if (prepares) {
+        (void)pl_err_set(&err, PLASMON_EWORKER,
+                         "%s: %s ended %llu workers of this device in %s_prepare, which is "
+                         "not called again: put another file in its place",
+                         definition->name, definition->library, (unsigned long long)deaths,
+                         definition->symbol[0] != '\0' ? definition->symbol
+                                                       : definition->name);
+    } else {
+        (void)pl_err_set(
+            &err, PLASMON_EWORKER,
+            "%s: %s ended %llu workers of this device while it was opened, and "
+            "is not opened again: a constructor of it crashes, or the file is "
+            "cut short; put another file in its place",
+            definition->name, definition->library, (unsigned long long)deaths);
+    }
+    job_fail(function, &err, "");
+    return false;
+}
+
+static void library_leave(struct worker_functions *functions, uint32_t thread)
+{
+    worker_suspects_note(functions->suspects, thread, 0);
+}
+
+static void job_load(struct worker_functions *functions, struct worker_function *function,
+                     uint32_t thread)
+{
+    struct pl_err err = {.status = PLASMON_OK};
+
+    if (!library_enter(functions, function, thread, true)) {
+        return;
+    }
+    if (kernel_code_load(function->code, functions->device, &err) != PLASMON_OK) {
+        job_fail(function, &err, "");
+    }
+    library_leave(functions, thread);
+}
+
+static void job_build(struct worker_functions *functions, struct worker_function *function,
+                      uint32_t thread)
 {
     const struct device_info *info = device_get_info(functions->device);
     struct pl_err err              = {.status = PLASMON_OK};
     struct pl_str log;
     plasmon_status_t status;
 
+    if (!library_enter(functions, function, thread, false)) {
+        return;
+    }
     pl_str_init(&log);
     status = kernel_code_build(&function->definition, info, &functions->policy,
                                &function->code, &log, &err);
-    if (status == PLASMON_OK && info->kind == DEVICE_CPU) {
-        status = kernel_code_load(function->code, functions->device, &err);
-    }
+    library_leave(functions, thread);
     if (status != PLASMON_OK) {
         job_fail(function, &err, pl_str_text(&log));
     }
     pl_str_finish(&log);
+    if (status == PLASMON_OK && info->kind == DEVICE_CPU) {
+        job_load(functions, function, thread);
+    }
 }
 
 /* What goes wrong is told by the kernels when the launch asks again. */
@@ -168,52 +227,15 @@ static void job_prepare(struct worker_functions *functions,
     }
 }
 
-static void job_load(struct worker_functions *functions, struct worker_function *function)
-{
-    struct pl_err err = {.status = PLASMON_OK};
-
-    if (kernel_code_load(function->code, functions->device, &err) != PLASMON_OK) {
-        job_fail(function, &err, "");
-    }
-}
-
-/* Code of a library runs now, and may end this process: that is noted, and not tried for ever. */
-static void job_run_library(struct worker_functions *functions,
-                            struct worker_function *function, uint32_t thread)
-{
-    const struct kernel_definition *definition = &function->definition;
-    uint64_t library = kernel_code_library_key(definition, &functions->policy);
-    uint64_t deaths  = worker_suspects_deaths(functions->suspects, library);
-    struct pl_err err;
-
-    if (deaths >= WORKER_SUSPECT_DEATHS) {
-        (void)pl_err_set(
-            &err, PLASMON_EWORKER,
-            "%s: %s ended %llu workers of this device while it was loaded, and "
-            "is not loaded again: a constructor of it or %s_prepare crashes, or "
-            "the file is cut short; put another file in its place",
-            definition->name, definition->library, (unsigned long long)deaths,
-            definition->symbol != NULL && definition->symbol[0] != '\0' ? definition->symbol
-                                                                        : definition->name);
-        job_fail(function, &err, "");
-        return;
-    }
-    worker_suspects_note(functions->suspects, thread, library);
-    if (function->state == FUNCTION_BUILDING) {
-        job_build(functions, function);
-    } else {
-        job_load(functions, function);
-    }
-    worker_suspects_note(functions->suspects, thread, 0);
-}
-
 static void job_do(struct worker_functions *functions, struct worker_function *function,
                    uint32_t thread)
 {
     switch (function->state) {
     case FUNCTION_BUILDING:
+        job_build(functions, function, thread);
+        break;
     case FUNCTION_LOADING:
-        job_run_library(functions, function, thread);
+        job_load(functions, function, thread);
         break;
     case FUNCTION_PREPARING:
         job_prepare(functions, function);

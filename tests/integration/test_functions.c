@@ -557,6 +557,36 @@ TEST(a_library_that_ends_its_worker_when_it_is_loaded_fails_and_nothing_else)
     plasmon_finish(client);
 }
 
+/* Not two workers for each of them: ten in a minute are a device. */
+TEST(a_library_that_ends_who_opens_it_does_so_twice_for_all_of_its_functions)
+{
+    struct plasmon_options options = PLASMON_OPTIONS_INIT;
+    struct plasmon_client *client;
+    struct plasmon_ref *x;
+    char name[16], signature[64];
+
+    cluster_tag();
+    options.gpus        = "none";
+    options.cpu_devices = 1;
+    options.library_dir = TEST_LIBRARY_DIR;
+    CLUSTER_OK(plasmon_init(&options, &client));
+    x = cluster_put(client, COUNT, 0, 0);
+    for (int i = 0; i < 7; i++) {
+        (void)snprintf(name, sizeof(name), "ends%d", i);
+        (void)snprintf(signature, sizeof(signature), "%s(inout f32[n] x)", name);
+        CLUSTER_OK(
+            plasmon_function_library(client, name, "ends.so", "anything", signature));
+    }
+    for (int i = 0; i < 7; i++) {
+        (void)snprintf(name, sizeof(name), "ends%d", i);
+        ASSERT_STATUS(plasmon_function_wait(client, name, CLUSTER_WAIT_MS),
+                      PLASMON_EWORKER);
+        ASSERT_CONTAINS(plasmon_error(client), "ends.so ended 2 workers");
+    }
+    cluster_expect_ramp(client, x, COUNT, 0, 1);
+    plasmon_finish(client);
+}
+
 TEST(a_session_may_define_a_thousand_and_no_text_over_a_mebibyte)
 {
     struct plasmon_client *client = cluster_start(1);
