@@ -53,10 +53,18 @@ static bool is_loopback(const char *address)
     return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
 }
 
-/* Towards the first head of the list that is on a network. false: none is. */
-static bool address_towards_head(const char *heads, char *out)
+/*
+ * Towards the first head of the list that is on a network. false: none is. out_here: one is reached
+ * on this machine; of a name that nobody knows yet nothing is known.
+ */
+static bool address_towards_head(const char *heads, char *out, bool *out_here)
 {
     char host[256];
+
+    *out_here = strncmp(heads, "unix:", 5) == 0;
+    if (*out_here) {
+        return false;
+    }
 
     for (const char *at = heads; at != NULL; at = strchr(at, ',')) {
         size_t length;
@@ -74,8 +82,11 @@ static bool address_towards_head(const char *heads, char *out)
             host[strlen(host) - 1] = '\0';
             memmove(host, host + 1, strlen(host));
         }
-        if (address_towards(host, out) && !is_loopback(out)) {
-            return true;
+        if (address_towards(host, out)) {
+            if (!is_loopback(out)) {
+                return true;
+            }
+            *out_here = true;
         }
     }
     return false;
@@ -125,6 +136,7 @@ static bool only_address(char *out)
 
 const char *store_bulk_address(const char *option, const char *head, char *out)
 {
+    bool here;
 
     if (option != NULL && strcmp(option, "auto") != 0 && strcmp(option, "default") != 0) {
         return option;
@@ -134,7 +146,7 @@ const char *store_bulk_address(const char *option, const char *head, char *out)
                    ? out
                    : "none";
     }
-    return strncmp(head, "unix:", 5) != 0 && address_towards_head(head, out) ? out : "none";
+    return address_towards_head(head, out, &here) ? out : "none";
 }
 
 plasmon_status_t store_bulk_check_ports(const struct store_options *options,
@@ -236,10 +248,13 @@ plasmon_status_t store_bulk_check(const struct store_options *options, struct pl
 void store_bulk_settle(struct store_options *options)
 {
     char room[STORE_BULK_ADDRESS_BYTES];
+    bool is_auto =
+        options->bulk_address == NULL || strcmp(options->bulk_address, "auto") == 0;
+    bool here;
 
-    if (options->bulk_address == NULL && !options->embedded && options->head != NULL &&
+    if (is_auto && !options->embedded && options->head != NULL &&
         (options->bulk_plain || options->tls_cert != NULL) &&
-        strcmp(store_bulk_address(NULL, options->head, room), "none") == 0) {
+        !address_towards_head(options->head, room, &here) && here) {
         options->bulk_address = "default";
     }
 }

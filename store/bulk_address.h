@@ -27,7 +27,8 @@ plasmon_status_t store_bulk_check(const struct store_options *options, struct pl
 /*
  * Of several machines the head's own one reaches it by loopback, which says nothing about the
  * network; that there are several is said by the options that let objects cross one (--bulk-plain,
- * --tls-*). So there, and without a --bulk-address, it is "default".
+ * --tls-*). So there "auto" is "default". It stays "auto" where the head is not found yet: that
+ * may be on another network than the default route.
  */
 void store_bulk_settle(struct store_options *options);
 /* Into the log: an address was to be found, and there is none. */

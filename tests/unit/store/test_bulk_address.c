@@ -73,6 +73,10 @@ TEST(the_head_s_own_machine_takes_part_where_objects_may_cross_a_network)
         .head = "unix:/s", .bulk_plain = true, .bulk_address = "none"};
     store_bulk_settle(&options);
     ASSERT_STR(options.bulk_address, "none");
+    options = (struct store_options){
+        .head = "127.0.0.1:7070", .bulk_plain = true, .bulk_address = "auto"};
+    store_bulk_settle(&options);
+    ASSERT_STR(options.bulk_address, "default");
     options = (struct store_options){.bulk_plain = true, .embedded = true};
     store_bulk_settle(&options);
     ASSERT_NULL(options.bulk_address);
@@ -81,6 +85,17 @@ TEST(the_head_s_own_machine_takes_part_where_objects_may_cross_a_network)
         store_bulk_settle(&options);
         ASSERT_NULL(options.bulk_address);
     }
+}
+
+/* Its network may be another one than that of the default route, which may be anybody's. */
+TEST(where_the_head_is_not_found_yet_nothing_is_settled)
+{
+    /* No interface is named, so there is no way to it; as for a name before there is a network. */
+    struct store_options options = {.head = "[fe80::1]:7070", .bulk_plain = true};
+
+    ASSERT_STR(store_bulk_address(NULL, options.head, room), "none");
+    store_bulk_settle(&options);
+    ASSERT_NULL(options.bulk_address);
 }
 
 TEST_MAIN()
