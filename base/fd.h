@@ -65,6 +65,8 @@ bool pl_unix_listens(const char *path);
 pid_t pl_unix_owner(const char *path, int type);
 
 int pl_pidfd_open(pid_t pid); /* -1 and errno */
+/* Its errno says nothing about that process: there is nothing left to look with. */
+bool pl_pidfd_none_left(int error);
 /* Does this machine have what is here? ENOTSUP, and what it needs. */
 plasmon_status_t pl_pidfd_check(struct pl_err *err) PL_MUST_CHECK;
 /*

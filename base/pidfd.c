@@ -30,7 +30,16 @@ int pl_pidfd_open(pid_t pid)
         errno = ENOSYS;
         return -1;
     }
+    if (pl_fault_point("pidfd.none_left")) {
+        errno = EMFILE;
+        return -1;
+    }
     return (int)syscall(SYS_pidfd_open, pid, 0); /* always close-on-exec */
+}
+
+bool pl_pidfd_none_left(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
 plasmon_status_t pl_pidfd_check(struct pl_err *err)

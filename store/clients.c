@@ -367,6 +367,7 @@ plasmon_status_t clients_adopt(struct store_daemon *daemon)
     for (uint32_t i = daemon->host.device_count; i < STORE_READER_MAX; i++) {
         const struct store_pins *page = daemon->host.pages[i];
         struct store_client *client   = page != NULL ? PL_NEW(struct store_client) : NULL;
+        pid_t pid                     = page != NULL ? (pid_t)page->owner_pid : 0;
 
         if (page == NULL) {
             continue;
@@ -374,13 +375,17 @@ plasmon_status_t clients_adopt(struct store_daemon *daemon)
         if (client == NULL) {
             return PLASMON_ENOMEM;
         }
+        client->pidfd = pid > 0 ? pl_pidfd_open(pid) : -1;
+        if (pid > 0 && client->pidfd < 0 && pl_pidfd_none_left(errno)) {
+            pl_free(client); /* it may live: what it reads is not to be given to others */
+            return PLASMON_ELIMIT;
+        }
         client->link       = (struct store_link){.fd = -1}; /* it was to the other store */
         client->control.fd = -1;
         client->gone.fd    = -1;
-        client->pid        = (pid_t)page->owner_pid;
+        client->pid        = pid;
         client->greeted    = true;
         client->reader     = i;
-        client->pidfd      = client->pid > 0 ? pl_pidfd_open(client->pid) : -1;
         pl_list_add_tail(&daemon->clients, &client->list);
         daemon->client_count++;
         if (client->pidfd >= 0) {

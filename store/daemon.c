@@ -480,7 +480,10 @@ static plasmon_status_t daemon_start(struct store_daemon *daemon, struct pl_err 
     if (status == PLASMON_OK && !daemon->options->embedded) {
         status = clients_adopt(daemon);
         if (status != PLASMON_OK) {
-            (void)pl_err_set(err, status, "clients of the store before: %s",
+            (void)pl_err_set(err, status,
+                             "clients of the store before cannot be watched: %s; give this "
+                             "store more (ulimit -n, LimitNOFILE=, memory), and start this "
+                             "store again",
                              pl_status_text(status));
         }
     }

@@ -63,6 +63,7 @@ struct store_worker {
 struct store_adopted {
     struct store_link link; /* fd -1: it did not come */
     pid_t pid;
+    int pidfd; /* -1: it has ended */
     uint32_t incarnation;
 };
 

@@ -370,25 +370,34 @@ static void callers_leave(struct collection *collection)
     }
 }
 
-/* To workers.c, which keeps them. */
-static plasmon_status_t callers_adopt(struct collection *collection)
+/* To workers.c, which keeps them. Who lives is watched, or would be taken for dead. */
+static plasmon_status_t callers_adopt(struct collection *collection, struct pl_err *err)
 {
     struct store_daemon *daemon = collection->daemon;
 
     daemon->adopted = PL_NEW_N(struct store_adopted, daemon->host.device_count);
     if (daemon->adopted == NULL) {
-        return PLASMON_ENOMEM;
+        return pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
     }
     for (uint32_t i = 0; i < daemon->host.device_count; i++) {
-        daemon->adopted[i].link = (struct store_link){.fd = -1};
+        daemon->adopted[i].link  = (struct store_link){.fd = -1};
+        daemon->adopted[i].pidfd = -1;
     }
     for (uint32_t i = 0; i < CALLERS_MAX; i++) {
         struct caller *caller = &collection->callers[i];
 
         if (caller_done(collection, caller)) {
+            int pidfd = pl_pidfd_open(caller->pid);
+
+            if (pidfd < 0 && pl_pidfd_none_left(errno)) {
+                return pl_err_set(err, PLASMON_ELIMIT,
+                                  "the worker of device %u cannot be watched: %s",
+                                  caller->device, strerror(errno));
+            }
             daemon->adopted[caller->device] = (struct store_adopted){
                 .link        = caller->link,
                 .pid         = caller->pid,
+                .pidfd       = pidfd,
                 .incarnation = collection->handback.workers[caller->device].incarnation};
             caller->link   = (struct store_link){.fd = -1};
             caller->device = UINT32_MAX; /* it is not ours to end any more */
@@ -421,8 +430,8 @@ static plasmon_status_t take_over(struct store_daemon *daemon, struct pl_err *er
         status = err->status;
     } else if (collection->handback.total > 0) {
         status = store_handback_build(&collection->handback, &daemon->host, err);
-        if (status == PLASMON_OK && callers_adopt(collection) != PLASMON_OK) {
-            status = pl_err_set(err, PLASMON_ENOMEM, "out of host memory");
+        if (status == PLASMON_OK) {
+            status = callers_adopt(collection, err);
         }
     }
     if (is_lack(status)) {
@@ -522,6 +531,7 @@ void handback_finish(struct store_daemon *daemon)
     }
     for (uint32_t i = 0; daemon->adopted != NULL && i < daemon->host.device_count; i++) {
         store_link_finish(&daemon->adopted[i].link); /* those that nobody took */
+        pl_fd_close(&daemon->adopted[i].pidfd);
     }
     pl_free(daemon->adopted);
     daemon->adopted = NULL;

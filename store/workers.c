@@ -8,6 +8,7 @@
  */
 #include "store/daemon_int.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -439,6 +440,9 @@ static plasmon_status_t worker_fence_unseen(const struct store_timeline *timelin
     plasmon_status_t status = PLASMON_OK;
     uint64_t started;
 
+    if (timeline->worker_pid != 0 && pidfd < 0 && pl_pidfd_none_left(errno)) {
+        return PLASMON_ELIMIT; /* it may live */
+    }
     if (pidfd >= 0 && pl_pid_started((pid_t)timeline->worker_pid, &started) == PLASMON_OK &&
         started == timeline->worker_started) {
         status = pl_pidfd_kill_wait(pidfd, STORE_PROC_REAP_TIMEOUT_NS / 1000000);
@@ -454,10 +458,9 @@ static void worker_adopt(struct store_daemon *daemon, struct store_worker *worke
         daemon->host.devices[worker->host_device].timeline;
     bool came;
 
-    if (adopted->link.fd >= 0) {
-        worker->child.pidfd = pl_pidfd_open(adopted->pid);
-    }
-    came = adopted->link.fd >= 0 && worker->child.pidfd >= 0;
+    worker->child.pidfd = adopted->pidfd;
+    adopted->pidfd      = -1;
+    came                = adopted->link.fd >= 0 && worker->child.pidfd >= 0;
     if ((store_proc_adopt(&worker->proc,
                           came ? adopted->incarnation : timeline->incarnation, came,
                           pl_now_ns()) &

@@ -86,7 +86,7 @@ static void expect_mapped(const struct plasmon_mapping *mapping, int64_t count, 
  * At each of these a store that takes over lacks a descriptor, once. It ends and says so; the one
  * after it finds the same workers with all that they have.
  */
-static void expect_next_takes_over(const char *fault)
+static void expect_next_takes_over(const char *fault, const char *lack)
 {
     struct plasmon_client *client;
     struct plasmon_ref *made[DEVICES];
@@ -101,12 +101,14 @@ static void expect_next_takes_over(const char *fault)
         workers[i] = cluster_find("plasmon-worker", i);
     }
     CLUSTER_OK(plasmon_wait(client, made, DEVICES, DEVICES, CLUSTER_WAIT_MS, NULL, NULL));
+    cluster_expect_ramp(client, made[0], COUNT, 1,
+                        1); /* so that the store has this client */
     store_kill(store);
     ASSERT_EQ(setenv("PLASMON_FAULT", fault, 1), 0);
     store = store_start_at(head_target, "lacking.log", "60000");
     ASSERT_EQ(unsetenv("PLASMON_FAULT"), 0);
     ASSERT_EQ(started_wait(store), 1);
-    (void)started_wait_log("lacking.log", NULL, "a limit was reached");
+    (void)started_wait_log("lacking.log", NULL, lack);
     (void)started_wait_log("lacking.log", NULL, "and start this store again");
     store = store_start_at(head_target, "next.log", "60000");
     (void)started_wait_log("next.log", NULL, "took over the memory of 3 devices");
@@ -121,7 +123,21 @@ static void expect_next_takes_over(const char *fault)
 
 TEST(a_store_that_lacks_a_descriptor_to_take_over_leaves_it_to_the_next)
 {
-    expect_next_takes_over("store/fd.reopen:1");
+    expect_next_takes_over("store/fd.reopen:1", "a limit was reached");
+}
+
+/* Who lives and cannot be watched was taken for dead, and another one started beside it. */
+TEST(a_store_that_cannot_watch_a_worker_leaves_it_to_the_next)
+{
+    expect_next_takes_over("store/pidfd.none_left:2",
+                           "cannot be watched: Too many open files");
+}
+
+/* What it reads was given to others. */
+TEST(a_store_that_cannot_watch_a_client_leaves_it_to_the_next)
+{
+    expect_next_takes_over("store/pidfd.none_left:3",
+                           "clients of the store before cannot be watched");
 }
 
 /* Nobody tells a program that there is a store again: when it looked a moment ago, it looks in a moment. */
