@@ -147,6 +147,11 @@ void pl_fd_close(int *io_fd)
     }
 }
 
+bool pl_fd_none_left(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
 /* Room for one SCM_RIGHTS message, aligned as cmsghdr wants it. */
 union control {
     struct cmsghdr align;

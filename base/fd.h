@@ -40,6 +40,8 @@ plasmon_status_t pl_fd_map(int fd, size_t bytes, int writable,
 void pl_fd_make_pages(void *ptr, size_t bytes);
 void pl_fd_unmap(void *ptr, size_t bytes);
 void pl_fd_close(int *io_fd); /* -1 is fine; sets -1 */
+/* The errno of who looked for something says nothing about that: there is nothing left to look with. */
+bool pl_fd_none_left(int error);
 
 /*
  * One datagram-like message with descriptors over a SOCK_SEQPACKET socket. recv: *io_bytes is
@@ -65,8 +67,6 @@ bool pl_unix_listens(const char *path);
 pid_t pl_unix_owner(const char *path, int type);
 
 int pl_pidfd_open(pid_t pid); /* -1 and errno */
-/* Its errno says nothing about that process: there is nothing left to look with. */
-bool pl_pidfd_none_left(int error);
 /* Does this machine have what is here? ENOTSUP, and what it needs. */
 plasmon_status_t pl_pidfd_check(struct pl_err *err) PL_MUST_CHECK;
 /*

@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fd.h"
+
 bool pl_boot_id(char out[PL_BOOT_ID_BYTES])
 {
     int fd         = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -40,7 +42,7 @@ plasmon_status_t pl_host_id(char out[PL_HOST_ID_BYTES])
     if (!pl_boot_id(boot_id) || length <= 0 || sscanf(link, "pid:[%lu]", &space) != 1) {
         char name[64] = "";
 
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+        if (pl_fd_none_left(errno)) {
             return pl_status_from_errno(errno); /* it has an id, by which it is known */
         }
         (void)gethostname(name, sizeof(name) - 1);

@@ -37,11 +37,6 @@ int pl_pidfd_open(pid_t pid)
     return (int)syscall(SYS_pidfd_open, pid, 0); /* always close-on-exec */
 }
 
-bool pl_pidfd_none_left(int error)
-{
-    return error == EMFILE || error == ENFILE || error == ENOMEM;
-}
-
 plasmon_status_t pl_pidfd_check(struct pl_err *err)
 {
     const char *call = "pidfd_open";

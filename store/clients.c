@@ -376,7 +376,7 @@ plasmon_status_t clients_adopt(struct store_daemon *daemon)
             return PLASMON_ENOMEM;
         }
         client->pidfd = pid > 0 ? pl_pidfd_open(pid) : -1;
-        if (pid > 0 && client->pidfd < 0 && pl_pidfd_none_left(errno)) {
+        if (pid > 0 && client->pidfd < 0 && pl_fd_none_left(errno)) {
             pl_free(client); /* it may live: what it reads is not to be given to others */
             return PLASMON_ELIMIT;
         }

@@ -389,7 +389,7 @@ static plasmon_status_t callers_adopt(struct collection *collection, struct pl_e
         if (caller_done(collection, caller)) {
             int pidfd = pl_pidfd_open(caller->pid);
 
-            if (pidfd < 0 && pl_pidfd_none_left(errno)) {
+            if (pidfd < 0 && pl_fd_none_left(errno)) {
                 return pl_err_set(err, PLASMON_ELIMIT,
                                   "the worker of device %u cannot be watched: %s",
                                   caller->device, strerror(errno));

@@ -440,7 +440,7 @@ static plasmon_status_t worker_fence_unseen(const struct store_timeline *timelin
     plasmon_status_t status = PLASMON_OK;
     uint64_t started;
 
-    if (timeline->worker_pid != 0 && pidfd < 0 && pl_pidfd_none_left(errno)) {
+    if (timeline->worker_pid != 0 && pidfd < 0 && pl_fd_none_left(errno)) {
         return PLASMON_ELIMIT; /* it may live */
     }
     if (pidfd >= 0 && pl_pid_started((pid_t)timeline->worker_pid, &started) == PLASMON_OK &&

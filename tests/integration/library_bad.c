@@ -3,8 +3,8 @@
  * examples.
  */
 #include <plasmon/function.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -16,7 +16,7 @@ EXPORT int crashes(const struct plasmon_function_call *call);
 /* What strerror() says in some locales. */
 int says_latin1(const struct plasmon_function_call *call)
 {
-    (void)strcpy(call->error, "caf\xe9 is closed");
+    (void)snprintf(call->error, call->error_bytes, "caf\xe9 is closed");
     return 1;
 }
 

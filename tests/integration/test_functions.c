@@ -440,20 +440,29 @@ TEST(graphs_and_index_launches_take_defined_functions)
     plasmon_finish(client);
 }
 
-TEST(a_library_runs_from_its_folder_and_from_nowhere_else)
+/* A private cluster of CPU devices (0: as many as ever) with the folder of the tests' libraries. */
+static struct plasmon_client *start_with_libraries(uint32_t cpu_devices)
 {
     struct plasmon_options options = PLASMON_OPTIONS_INIT;
     struct plasmon_client *client;
-    struct plasmon_shape shape = {PLASMON_F64, 1, {4}};
-    double values[]            = {1, 2, 3, 4};
-    struct plasmon_arg arg     = {.mode = PLASMON_INOUT};
-    plasmon_scalar_t factor    = {.f = 3};
-    struct plasmon_call call   = PLASMON_CALL_INIT;
 
     cluster_tag();
     options.gpus        = "none";
+    options.cpu_devices = cpu_devices;
     options.library_dir = TEST_LIBRARY_DIR;
     CLUSTER_OK(plasmon_init(&options, &client));
+    return client;
+}
+
+TEST(a_library_runs_from_its_folder_and_from_nowhere_else)
+{
+    struct plasmon_client *client = start_with_libraries(0);
+    struct plasmon_shape shape    = {PLASMON_F64, 1, {4}};
+    double values[]               = {1, 2, 3, 4};
+    struct plasmon_arg arg        = {.mode = PLASMON_INOUT};
+    plasmon_scalar_t factor       = {.f = 3};
+    struct plasmon_call call      = PLASMON_CALL_INIT;
+
     CLUSTER_OK(plasmon_function_library(client, "scale", TEST_LIBRARY_NAME, "scale_entry",
                                         "scale(inout f64[n] x, f64 a)"));
     CLUSTER_OK(plasmon_function_library(client, "escape", "../../../../../../bin/sh",
@@ -494,25 +503,27 @@ TEST(who_waits_for_a_function_too_shortly_is_told_what_it_does)
     plasmon_finish(client);
 }
 
-TEST(what_a_library_says_need_not_be_utf8)
+/* A function of one array, by its name in bad.so, is called with that one. */
+static void call_bad(struct plasmon_client *client, const char *name, const char *signature,
+                     struct plasmon_ref *ref)
 {
-    struct plasmon_options options = PLASMON_OPTIONS_INIT;
-    struct plasmon_call call       = PLASMON_CALL_INIT;
-    struct plasmon_arg arg         = {.mode = PLASMON_INOUT};
-    struct plasmon_client *client;
+    struct plasmon_call call = PLASMON_CALL_INIT;
+    struct plasmon_arg arg   = {.mode = PLASMON_INOUT, .ref = ref};
 
-    cluster_tag();
-    options.gpus        = "none";
-    options.library_dir = TEST_LIBRARY_DIR;
-    CLUSTER_OK(plasmon_init(&options, &client));
-    CLUSTER_OK(plasmon_function_library(client, "says_latin1", "bad.so", "says_latin1",
-                                        "says_latin1(inout f32[n] x)"));
-    arg.ref        = cluster_put(client, COUNT, 0, 0);
-    call.function  = "says_latin1";
+    CLUSTER_OK(plasmon_function_library(client, name, "bad.so", name, signature));
+    call.function  = name;
     call.args      = &arg;
     call.arg_count = 1;
     CLUSTER_OK(plasmon_submit(client, &call, NULL, NULL));
-    expect_failed(client, arg.ref, PLASMON_EFUNCTION, "says_latin1 answered 1",
+}
+
+TEST(what_a_library_says_need_not_be_utf8)
+{
+    struct plasmon_client *client = start_with_libraries(0);
+    struct plasmon_ref *ref       = cluster_put(client, COUNT, 0, 0);
+
+    call_bad(client, "says_latin1", "says_latin1(inout f32[n] x)", ref);
+    expect_failed(client, ref, PLASMON_EFUNCTION, "says_latin1 answered 1",
                   "caf? is closed");
     plasmon_finish(client);
 }
@@ -520,34 +531,23 @@ TEST(what_a_library_says_need_not_be_utf8)
 /* Not its devices, which are given up when their workers die again and again. */
 TEST(a_library_that_ends_its_worker_when_it_is_loaded_fails_and_nothing_else)
 {
-    struct plasmon_options options = PLASMON_OPTIONS_INIT;
-    struct plasmon_call call       = PLASMON_CALL_INIT;
-    struct plasmon_arg arg         = {.mode = PLASMON_INOUT};
-    plasmon_scalar_t factor        = {.f = 3};
-    struct plasmon_client *client;
-    struct plasmon_ref *x;
+    struct plasmon_client *client = start_with_libraries(1);
+    struct plasmon_ref *x         = cluster_put(client, COUNT, 0, 0);
+    struct plasmon_ref *ref       = cluster_put(client, COUNT, 0, 0);
+    struct plasmon_call call      = PLASMON_CALL_INIT;
+    struct plasmon_arg arg        = {.mode = PLASMON_INOUT, .ref = x};
+    plasmon_scalar_t factor       = {.f = 3};
 
-    cluster_tag();
-    options.gpus        = "none";
-    options.cpu_devices = 1;
-    options.library_dir = TEST_LIBRARY_DIR;
-    CLUSTER_OK(plasmon_init(&options, &client));
-    x       = cluster_put(client, COUNT, 0, 0);
-    arg.ref = cluster_put(client, COUNT, 0, 0);
-    CLUSTER_OK(plasmon_function_library(client, "crashes", "bad.so", "crashes",
-                                        "crashes(inout f32[n] x)"));
-    call.function  = "crashes";
-    call.args      = &arg;
-    call.arg_count = 1;
-    CLUSTER_OK(plasmon_submit(client, &call, NULL, NULL));
-    expect_failed(client, arg.ref, PLASMON_EWORKER, "crashes: bad.so ended 2 workers",
+    call_bad(client, "crashes", "crashes(inout f32[n] x)", ref);
+    expect_failed(client, ref, PLASMON_EWORKER, "crashes: bad.so ended 2 workers",
                   "crashes_prepare");
     ASSERT_STATUS(plasmon_function_wait(client, "crashes", CLUSTER_WAIT_MS),
                   PLASMON_EWORKER);
     cluster_expect_ramp(client, x, COUNT, 0, 1);
 
-    arg.ref           = x;
     call.function     = "multiply_in_place";
+    call.args         = &arg;
+    call.arg_count    = 1;
     call.scalars      = &factor;
     call.scalar_count = 1;
     CLUSTER_OK(plasmon_function_library(client, "multiply_in_place", "bad.so", "multiply",
@@ -560,17 +560,10 @@ TEST(a_library_that_ends_its_worker_when_it_is_loaded_fails_and_nothing_else)
 /* Not two workers for each of them: ten in a minute are a device. */
 TEST(a_library_that_ends_who_opens_it_does_so_twice_for_all_of_its_functions)
 {
-    struct plasmon_options options = PLASMON_OPTIONS_INIT;
-    struct plasmon_client *client;
-    struct plasmon_ref *x;
+    struct plasmon_client *client = start_with_libraries(1);
+    struct plasmon_ref *x         = cluster_put(client, COUNT, 0, 0);
     char name[16], signature[64];
 
-    cluster_tag();
-    options.gpus        = "none";
-    options.cpu_devices = 1;
-    options.library_dir = TEST_LIBRARY_DIR;
-    CLUSTER_OK(plasmon_init(&options, &client));
-    x = cluster_put(client, COUNT, 0, 0);
     for (int i = 0; i < 7; i++) {
         (void)snprintf(name, sizeof(name), "ends%d", i);
         (void)snprintf(signature, sizeof(signature), "%s(inout f32[n] x)", name);
