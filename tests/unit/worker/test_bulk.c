@@ -1051,6 +1051,16 @@ static void assert_welcome(int fd, plasmon_status_t status)
     ASSERT_EQ(welcome.status, status);
 }
 
+static void expect_refused(const struct host *b, const struct bulk_hello *hello,
+                           plasmon_status_t status)
+{
+    int fd = connect_to(b);
+
+    send_all(fd, hello, sizeof(*hello));
+    assert_welcome(fd, status);
+    assert_ended(fd);
+}
+
 TEST(strangers_are_refused)
 {
     static const char stranger[] = "GET / HTTP/1.1\r\nHost: anybody\r\nAccept: */*\r\n\r\n";
@@ -1062,24 +1072,15 @@ TEST(strangers_are_refused)
     host_open(&b, 1, SLOT);
     hello = hello_of(&b);
     hello.secret[15] ^= 1;
-    fd = connect_to(&b);
-    send_all(fd, &hello, sizeof(hello));
-    assert_welcome(fd, PLASMON_EAUTH);
-    assert_ended(fd);
+    expect_refused(&b, &hello, PLASMON_EAUTH);
 
     hello         = hello_of(&b);
     hello.version = BULK_VERSION + 1;
-    fd            = connect_to(&b);
-    send_all(fd, &hello, sizeof(hello));
-    assert_welcome(fd, PLASMON_EVERSION);
-    assert_ended(fd);
+    expect_refused(&b, &hello, PLASMON_EVERSION);
 
     hello    = hello_of(&b);
     hello.to = 7; /* nobody that it could pass this on to */
-    fd       = connect_to(&b);
-    send_all(fd, &hello, sizeof(hello));
-    assert_welcome(fd, PLASMON_EUNREACHABLE);
-    assert_ended(fd);
+    expect_refused(&b, &hello, PLASMON_EUNREACHABLE);
 
     fd = connect_to(&b);
     send_all(fd, stranger, sizeof(stranger));
@@ -1109,17 +1110,13 @@ TEST(who_was_refused_is_named_in_the_log)
 {
     struct bulk_hello hello;
     struct host b;
-    int fd;
 
     test_expect_log();
     pl_log_set_sink(refusal_hear, NULL);
     host_open(&b, 1, SLOT);
     hello = hello_of(&b);
     hello.secret[15] ^= 1;
-    fd = connect_to(&b);
-    send_all(fd, &hello, sizeof(hello));
-    assert_welcome(fd, PLASMON_EAUTH);
-    assert_ended(fd);
+    expect_refused(&b, &hello, PLASMON_EAUTH);
     while (!atomic_load(&refusal_names)) {
         (void)poll(NULL, 0, 5);
     }
